@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Copies and fills in stream order. The direction follows from the pointers. No form waits for the data to move (but see
+/// `Pageable::block`): both sides must stay alive, and the source unchanged, until the stream has passed the copy.
+/// Every refusal (`errc::invalid_argument`) comes before anything is enqueued. Zero bytes are nothing to do, with null pointers too.
+#pragma once
+
+#include <runnel/current.hpp>
+#include <runnel/stream.hpp>
+
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+
+namespace runnel::inline RUNNEL_ABI {
+
+/// What a copy does about ordinary (pageable) host memory, which copy engines cannot reach.
+enum class Pageable {
+  stage,   ///< carry it through pinned memory; the caller is not held
+  block,   ///< what the driver does: the caller is held while it moves
+  refuse,  ///< throw `errc::not_permitted`
+};
+
+/// What a copy did.
+enum class CopyResult {
+  nothing,  ///< there was nothing to do
+  direct,   ///< enqueued as it is; the copy engine reads and writes the memory itself
+  staged,   ///< enqueued through pinned memory
+  inlined,  ///< small enough to be taken at the call: the source may be reused at once
+  blocked,  ///< the caller was held until the data had moved
+};
+
+/// The calling thread's policy where a copy names none; `Pageable::stage` at first.
+[[nodiscard]] Pageable default_pageable() noexcept;
+void set_default_pageable(Pageable policy) noexcept;
+
+/// `bytes` from `from` to `to`. @throws errc::invalid_argument for null with a size and for ranges that overlap in part.
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable());
+inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes) { return copy_bytes(current_stream(), to, from, bytes); }
+
+/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. @throws errc::invalid_argument also for
+/// a pitch below the width and for sizes that overflow.
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                   std::size_t height, Pageable policy = default_pageable());
+
+/// Sets `bytes` bytes at `to`.
+void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes);
+/// Sets `height` rows of `width` bytes.
+void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height);
+
+namespace detail {
+template <class R>
+concept memory_range = requires(R& range) {
+  {*std::data(range)};
+  { std::size(range) } -> std::convertible_to<std::size_t>;
+};
+template <class R>
+using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
+
+void require_same_size(std::size_t to, std::size_t from);
+/// Repeats the `size` bytes at `value` `count` times.
+void fill_pattern(StreamRef stream, void* to, const void* value, std::size_t size, std::size_t count);
+}  // namespace detail
+
+/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever.
+template <detail::memory_range To, detail::memory_range From>
+CopyResult copy(StreamRef stream, To&& to, const From& from, Pageable policy = default_pageable()) {
+  using T = detail::element_of<To>;
+  using U = std::remove_const_t<detail::element_of<const From>>;
+  static_assert(!std::is_const_v<T>, "copy: the destination is read-only");
+  static_assert(std::is_same_v<T, U>, "copy: source and destination have different element types");
+  static_assert(std::is_trivially_copyable_v<T>, "copy: only trivially copyable elements can be moved as bytes");
+  detail::require_same_size(std::size(to), std::size(from));
+  return copy_bytes(stream, std::data(to), std::data(from), std::size(from) * sizeof(T), policy);
+}
+template <detail::memory_range To, detail::memory_range From>
+CopyResult copy(To&& to, const From& from) {
+  return runnel::copy(current_stream(), to, from);
+}
+
+/// Sets every element of `to` to `value`.
+template <detail::memory_range To>
+void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
+  using T = detail::element_of<To>;
+  static_assert(!std::is_const_v<T>, "fill: the destination is read-only");
+  static_assert(std::is_trivially_copyable_v<T>, "fill: only trivially copyable elements can be set as bytes");
+  detail::fill_pattern(stream, std::data(to), &value, sizeof(T), std::size(to));
+}
+template <detail::memory_range To>
+void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
+  runnel::fill(current_stream(), to, value);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a StreamRef points to. Slots are never freed, only reused under a new id: so a stale view is seen with one load, never passed
+/// to the runtime, which may have given the handle away again or (HIP 7) no longer checks it.
+#pragma once
+
+#include <runnel/native.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct StreamSlot {
+  native::stream handle{};
+  std::atomic<std::uint64_t> id{0};  // 0 while the slot is free
+  int device = 0;
+  bool owned = false;  // the handle is destroyed with its Stream
+  bool blocking = false;
+  bool is_default = false;  // the handle means "of the current device" (or thread): set the device before using it
+  char name[32] = {};
+};
+
+/// The class through which the library's own sources reach the slot of a view.
+struct Access;
+
+[[nodiscard]] inline bool is_live(const StreamSlot* slot, std::uint64_t id) noexcept {
+  return slot != nullptr && slot->id.load(std::memory_order_acquire) == id;
+}
+[[noreturn]] void throw_dead_stream(std::uint64_t id);
+[[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
+void retire_stream(StreamSlot* slot) noexcept;
+[[nodiscard]] std::string describe(const StreamSlot* slot, std::uint64_t id);
+
+/// now + timeout, without overflow; a negative or NaN timeout is none.
+template <class Rep, class Period>
+[[nodiscard]] std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<Rep, Period> timeout) {
+  using clock = std::chrono::steady_clock;
+  const auto now = clock::now();
+  const std::chrono::duration<double> seconds{timeout};
+  if (!(seconds.count() > 0)) return now;
+  const std::chrono::duration<double> left{clock::time_point::max() - now};
+  return seconds >= left ? clock::time_point::max() : now + std::chrono::ceil<clock::duration>(timeout);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Devices: what there is, what it can do, and which one this thread uses.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <compare>
+#include <cstddef>
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+namespace runnel::inline RUNNEL_ABI {
+
+class StreamRef;
+
+/// The priorities of a device's streams. Lower numbers are more urgent, so `greatest <= least`.
+struct PriorityRange {
+  int least;     ///< the least urgent, numerically largest
+  int greatest;  ///< the most urgent, numerically smallest
+
+  [[nodiscard]] constexpr bool contains(int priority) const noexcept { return greatest <= priority && priority <= least; }
+  [[nodiscard]] constexpr int clamp(int priority) const noexcept {
+    return priority < greatest ? greatest : priority > least ? least : priority;
+  }
+  /// False where the device has one level only, {0, 0}.
+  [[nodiscard]] constexpr bool supported() const noexcept { return greatest < least; }
+  friend constexpr bool operator==(PriorityRange, PriorityRange) noexcept = default;
+};
+
+/// Bytes of device memory.
+struct MemoryInfo {
+  std::size_t free;
+  std::size_t total;
+};
+
+/// A device by its ordinal: a small value. Making one asks nothing; every member below throws `errc::invalid_device` where no
+/// device has that ordinal and `errc::no_device` where there is none at all, and leaves the current device as it found it.
+class Device {
+ public:
+  explicit constexpr Device(int ordinal) noexcept : ordinal_{ordinal} {}
+
+  /// How many devices there are: 0 is an answer, also without a driver.
+  [[nodiscard]] static int count();
+  /// Why `count()` is 0, in one line that says what to do; "" where it is not.
+  [[nodiscard]] static std::string why_none();
+  /// The calling thread's current device.
+  [[nodiscard]] static Device current();
+  /// Makes this the calling thread's current device.
+  void use() const;
+
+  [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] MemoryInfo memory_info() const;
+  [[nodiscard]] PriorityRange priority_range() const;
+
+  /// Copy engines: 0 copies do not overlap kernels, 1 one direction at a time, 2 both at once.
+  [[nodiscard]] int async_engine_count() const;
+  [[nodiscard]] int multiprocessor_count() const;
+  /// Hardware queues that streams share; more busy streams than this may wait for each other. 0 where the runtime does not say.
+  [[nodiscard]] int hardware_queues() const;
+  [[nodiscard]] bool can_map_host_memory() const;
+  /// The device can read ordinary host memory through its own means.
+  [[nodiscard]] bool pageable_memory_access() const;
+  /// The device reads ordinary host memory through the host's page tables, so that nothing is gained by pinning.
+  [[nodiscard]] bool pageable_memory_access_uses_host_page_tables() const;
+  /// Streams can wait for and write values in memory.
+  [[nodiscard]] bool stream_memory_operations() const;
+  /// Memory can be allocated and freed in stream order.
+  [[nodiscard]] bool memory_pools() const;
+
+  /// Whether this device can read and write the peer's memory directly.
+  [[nodiscard]] bool can_access_peer(Device peer) const;
+  /// Lets this device reach the peer's memory; asking twice is fine. @throws errc::peer_access where it cannot.
+  void enable_peer_access(Device peer) const;
+  void disable_peer_access(Device peer) const;
+
+  /// Waits for everything submitted to this device, on every stream.
+  void synchronize() const;
+  /// The device's default stream: the platform's null stream, which orders with streams made `blocking`.
+  [[nodiscard]] StreamRef default_stream() const;
+
+  friend constexpr auto operator<=>(Device, Device) noexcept = default;
+  template <class Char, class Traits>
+  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, Device device) {
+    return out << to_string(device).c_str();
+  }
+  /// "Device(0)"
+  friend std::string to_string(Device device) { return "Device(" + std::to_string(device.ordinal_) + ")"; }
+
+ private:
+  int ordinal_;
+};
+
+/// Version numbers as the runtime gives them (CUDA 13.0 is 13000); 0 where there is none.
+struct RuntimeVersion {
+  int runtime;
+  int driver;
+};
+[[nodiscard]] RuntimeVersion runtime_version();
+
+/// Makes a device current for a scope, and the one it found current again afterwards, on every way out.
+class [[nodiscard]] DeviceGuard {
+ public:
+  explicit DeviceGuard(Device device);
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  ~DeviceGuard();
+
+ private:
+  Device found_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI
+
+template <>
+struct std::hash<runnel::Device> {
+  std::size_t operator()(runnel::Device device) const noexcept { return std::hash<int>{}(device.ordinal()); }
+};

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/// `std::format("{}", stream)` where the standard library has `std::format`; `to_string` and `<<` work everywhere.
+#pragma once
+
+#include <runnel/device.hpp>
+#include <runnel/stream.hpp>
+
+#include <version>
+
+#ifdef __cpp_lib_format
+#include <format>
+
+template <class Char>
+struct std::formatter<runnel::Device, Char> : std::formatter<std::string, Char> {
+  auto format(runnel::Device device, auto& context) const { return std::formatter<std::string, Char>::format(to_string(device), context); }
+};
+template <class Char>
+struct std::formatter<runnel::StreamRef, Char> : std::formatter<std::string, Char> {
+  auto format(runnel::StreamRef stream, auto& context) const {
+    return std::formatter<std::string, Char>::format(to_string(stream), context);
+  }
+};
+template <class Char>
+struct std::formatter<runnel::Stream, Char> : std::formatter<runnel::StreamRef, Char> {};
+#endif

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Everything of runnel but the interop headers.
+#pragma once
+
+#include <runnel/config.hpp>
+#include <runnel/copy.hpp>
+#include <runnel/current.hpp>
+#include <runnel/device.hpp>
+#include <runnel/error.hpp>
+#include <runnel/event.hpp>
+#include <runnel/format.hpp>
+#include <runnel/memory.hpp>
+#include <runnel/native.hpp>
+#include <runnel/statistics.hpp>
+#include <runnel/stream.hpp>
+#include <runnel/stream_pool.hpp>

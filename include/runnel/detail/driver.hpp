@@ -9,6 +9,7 @@
 #include <runnel/native.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace runnel::inline RUNNEL_ABI::driver {
 
@@ -95,9 +96,8 @@ struct EventKind {
 [[nodiscard]] status copy_async(void* to, const void* from, std::size_t bytes, native::stream) noexcept;
 [[nodiscard]] status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                                    std::size_t height, native::stream) noexcept;
-[[nodiscard]] status copy_peer_async(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
-                                     native::stream) noexcept;
-[[nodiscard]] status fill_async(void* to, unsigned char value, std::size_t bytes, native::stream) noexcept;
+/// `count` elements of `width` bytes, 1, 2 or 4, each set to the low bytes of `value`; `to` is aligned to the width.
+[[nodiscard]] status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream) noexcept;
 [[nodiscard]] status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
                                    native::stream) noexcept;
 /// Whether a copy from or to ordinary host memory returns before the data has moved.

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The names that the shared text uses, for CUDA 12 and 13. The same names in the same order as hip/runtime.hpp.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <runnel/native.hpp>
+
+#include <cstddef>
+#include <cstdio>
+#include <type_traits>
+
+#include "stream_device.hpp"
+
+static_assert(CUDART_VERSION >= 12000, "runnel needs CUDA 12 or later");
+
+namespace runnel::inline RUNNEL_ABI::rt {
+
+static_assert(std::is_same_v<native::stream, cudaStream_t>);
+static_assert(std::is_same_v<native::event, cudaEvent_t>);
+
+// Errors
+using error = cudaError_t;
+inline constexpr error not_ready = cudaErrorNotReady;
+inline constexpr error peer_access_already_enabled = cudaErrorPeerAccessAlreadyEnabled;
+inline constexpr error peer_access_not_enabled = cudaErrorPeerAccessNotEnabled;
+inline constexpr auto error_name = &cudaGetErrorName;
+inline constexpr auto error_text = &cudaGetErrorString;
+inline constexpr auto peek_at_last_error = &cudaPeekAtLastError;
+inline constexpr auto get_last_error = &cudaGetLastError;
+
+// Devices
+using attribute = cudaDeviceAttr;
+inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
+inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
+inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
+inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
+inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables = cudaDevAttrPageableMemoryAccessUsesHostPageTables;
+// The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS; the runtime passes the number on, but has no name for it.
+inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);
+inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
+inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+inline constexpr int hardware_queues_default = 8;
+inline constexpr auto get_device_count = &cudaGetDeviceCount;
+inline constexpr auto get_device = &cudaGetDevice;
+inline constexpr auto set_device = &cudaSetDevice;
+// The runtime has no call for the name alone.
+inline error device_name(char* text, std::size_t size, int device) noexcept {
+  cudaDeviceProp properties{};
+  const error e = cudaGetDeviceProperties(&properties, device);
+  if (e == cudaSuccess) std::snprintf(text, size, "%s", properties.name);
+  return e;
+}
+inline constexpr auto device_get_attribute = &cudaDeviceGetAttribute;
+inline constexpr auto memory_get_info = &cudaMemGetInfo;
+inline constexpr auto get_stream_priority_range = &cudaDeviceGetStreamPriorityRange;
+inline constexpr auto device_synchronize = &cudaDeviceSynchronize;
+inline constexpr auto can_access_peer = &cudaDeviceCanAccessPeer;
+inline constexpr auto enable_peer_access = &cudaDeviceEnablePeerAccess;
+inline constexpr auto disable_peer_access = &cudaDeviceDisablePeerAccess;
+inline constexpr auto runtime_get_version = &cudaRuntimeGetVersion;
+inline constexpr auto driver_get_version = &cudaDriverGetVersion;
+
+// Streams
+inline constexpr unsigned int stream_blocking = cudaStreamDefault;
+inline constexpr unsigned int stream_non_blocking = cudaStreamNonBlocking;
+inline native::stream per_thread_stream() noexcept { return cudaStreamPerThread; }
+inline constexpr auto stream_create = &cudaStreamCreateWithPriority;
+inline constexpr auto stream_destroy = &cudaStreamDestroy;
+inline constexpr auto stream_query = &cudaStreamQuery;
+inline constexpr auto stream_synchronize = &cudaStreamSynchronize;
+inline constexpr auto stream_get_priority = &cudaStreamGetPriority;
+inline constexpr auto stream_get_flags = &cudaStreamGetFlags;
+inline constexpr auto stream_get_device = cuda_stream_device;
+inline constexpr auto stream_wait_event = &cudaStreamWaitEvent;
+inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
+
+// Events
+inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool interprocess) noexcept {
+  return (timed ? cudaEventDefault : cudaEventDisableTiming) | (blocking_wait ? cudaEventBlockingSync : 0U) |
+         (interprocess ? cudaEventInterprocess : 0U);
+}
+inline constexpr auto event_create = &cudaEventCreateWithFlags;
+inline constexpr auto event_destroy = &cudaEventDestroy;
+inline constexpr auto event_record = &cudaEventRecord;
+inline constexpr auto event_query = &cudaEventQuery;
+inline constexpr auto event_synchronize = &cudaEventSynchronize;
+inline constexpr auto event_elapsed = &cudaEventElapsedTime;
+
+// Memory
+inline constexpr unsigned int malloc_host_flags = cudaHostAllocPortable | cudaHostAllocMapped;
+inline constexpr auto malloc_host = &cudaHostAlloc;
+inline constexpr auto free_host = &cudaFreeHost;
+inline constexpr auto malloc_device = &cudaMalloc;
+inline constexpr auto free_device = &cudaFree;
+inline constexpr auto malloc_async = &cudaMallocAsync;
+inline constexpr auto free_async = &cudaFreeAsync;
+using memory_type = cudaMemoryType;
+inline constexpr memory_type memory_host = cudaMemoryTypeHost;
+inline constexpr memory_type memory_device = cudaMemoryTypeDevice;
+inline constexpr memory_type memory_managed = cudaMemoryTypeManaged;
+inline error pointer_get_attributes(memory_type* type, int* device, const void* pointer) noexcept {
+  cudaPointerAttributes attributes{};
+  const error e = cudaPointerGetAttributes(&attributes, pointer);
+  *type = attributes.type;
+  *device = attributes.device;
+  return e;
+}
+
+// Copies and fills
+inline constexpr auto copy_default = cudaMemcpyDefault;
+inline constexpr auto copy_async = &cudaMemcpyAsync;
+inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
+inline constexpr auto copy_peer_async = &cudaMemcpyPeerAsync;
+inline constexpr auto fill_async = &cudaMemsetAsync;
+inline constexpr auto fill_2d_async = &cudaMemset2DAsync;
+
+}  // namespace runnel::inline RUNNEL_ABI::rt

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/driver.hpp>
+
+#include "runtime.hpp"
+
+namespace runnel::inline RUNNEL_ABI::driver {
+
+status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
+  return rt::copy_async(to, from, bytes, rt::copy_default, stream);
+}
+
+status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
+                     native::stream stream) noexcept {
+  return rt::copy_2d_async(to, to_pitch, from, from_pitch, width, height, rt::copy_default, stream);
+}
+
+status copy_peer_async(void* to, int to_device, const void* from, int from_device, std::size_t bytes, native::stream stream) noexcept {
+  return rt::copy_peer_async(to, to_device, from, from_device, bytes, stream);
+}
+
+status fill_async(void* to, unsigned char value, std::size_t bytes, native::stream stream) noexcept {
+  return rt::fill_async(to, value, bytes, stream);
+}
+
+status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
+                     native::stream stream) noexcept {
+  return rt::fill_2d_async(to, pitch, value, width, height, stream);
+}
+
+// Both vendors' documentation: a copy from or to unpinned memory is staged, and holds its caller.
+bool copies_pageable_asynchronously() noexcept { return false; }
+
+}  // namespace runnel::inline RUNNEL_ABI::driver

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/driver.hpp>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime.hpp"
+
+namespace runnel::inline RUNNEL_ABI::driver {
+namespace {
+
+// No runtime tells how many queues streams share; each reads the number from its own environment variable.
+int hardware_queues() noexcept {
+  const char* const text = std::getenv(rt::hardware_queues_variable);
+  int value = 0;
+  if (text != nullptr) std::from_chars(text, text + std::strlen(text), value);
+  return value > 0 ? value : rt::hardware_queues_default;
+}
+
+rt::attribute native_attribute(Attribute attribute) noexcept {
+  switch (attribute) {
+    case Attribute::async_engine_count:
+      return rt::attribute_async_engine_count;
+    case Attribute::hardware_queues:  // asked too, so that a device that is not there is told
+    case Attribute::multiprocessor_count:
+      return rt::attribute_multiprocessor_count;
+    case Attribute::can_map_host_memory:
+      return rt::attribute_can_map_host_memory;
+    case Attribute::pageable_memory_access:
+      return rt::attribute_pageable_memory_access;
+    case Attribute::pageable_memory_access_uses_host_page_tables:
+      return rt::attribute_pageable_memory_access_uses_host_page_tables;
+    case Attribute::stream_memory_operations:
+      return rt::attribute_stream_memory_operations;
+    case Attribute::memory_pools:
+      return rt::attribute_memory_pools;
+  }
+  return rt::attribute_multiprocessor_count;
+}
+
+// Clears the error that says "it is so already", and only if the call just made left it.
+status accept(status s, status harmless) noexcept {
+  if (s != harmless) return s;
+  forget_error(s);
+  return ok;
+}
+
+}  // namespace
+
+status device_count(int& count) noexcept {
+  const status s = rt::get_device_count(&count);
+  if (s != ok) count = 0;  // the CUDA runtime leaves the output as it was where there is no driver
+  return s;
+}
+
+status get_device(int& device) noexcept { return rt::get_device(&device); }
+
+status set_device(int device) noexcept { return rt::set_device(device); }
+
+status device_name(char* text, std::size_t size, int device) noexcept { return rt::device_name(text, size, device); }
+
+status device_attribute(int& value, Attribute attribute, int device) noexcept {
+  value = 0;
+  const status s = rt::device_get_attribute(&value, native_attribute(attribute), device);
+  if (s == ok && attribute == Attribute::hardware_queues) value = hardware_queues();
+  return s;
+}
+
+status memory_info(std::size_t& free, std::size_t& total) noexcept { return rt::memory_get_info(&free, &total); }
+
+status priority_range(int& least, int& greatest) noexcept {
+  least = greatest = 0;  // where unsupported, HIP's documentation says, the call succeeds and need not set them
+  return rt::get_stream_priority_range(&least, &greatest);
+}
+
+status device_synchronize() noexcept { return rt::device_synchronize(); }
+
+status can_access_peer(int& can, int device, int peer) noexcept { return rt::can_access_peer(&can, device, peer); }
+
+status enable_peer_access(int peer) noexcept { return accept(rt::enable_peer_access(peer, 0), rt::peer_access_already_enabled); }
+
+status disable_peer_access(int peer) noexcept { return accept(rt::disable_peer_access(peer), rt::peer_access_not_enabled); }
+
+status runtime_version(int& version) noexcept {
+  version = 0;
+  return rt::runtime_get_version(&version);
+}
+
+status driver_version(int& version) noexcept {
+  version = 0;
+  return rt::driver_get_version(&version);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::driver

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/driver.hpp>
+
+#include "runtime.hpp"
+
+namespace runnel::inline RUNNEL_ABI::driver {
+
+status malloc_host(void*& memory, std::size_t bytes) noexcept { return rt::malloc_host(&memory, bytes, rt::malloc_host_flags); }
+
+status free_host(void* memory) noexcept { return rt::free_host(memory); }
+
+status malloc_device(void*& memory, std::size_t bytes) noexcept { return rt::malloc_device(&memory, bytes); }
+
+status free_device(void* memory) noexcept { return rt::free_device(memory); }
+
+status malloc_async(void*& memory, std::size_t bytes, native::stream stream) noexcept { return rt::malloc_async(&memory, bytes, stream); }
+
+status free_async(void* memory, native::stream stream) noexcept { return rt::free_async(memory, stream); }
+
+status pointer_info(PointerInfo& info, const void* pointer) noexcept {
+  rt::memory_type type{};
+  int device = 0;
+  const status s = rt::pointer_get_attributes(&type, &device, pointer);
+  if (s != ok) return s;
+  if (type == rt::memory_device) {
+    info = {MemoryKind::device, Device{device}};
+  } else if (type == rt::memory_managed) {
+    info = {MemoryKind::managed, Device{device}};
+  } else {
+    info = {type == rt::memory_host ? MemoryKind::pinned : MemoryKind::pageable, Device{0}};
+  }
+  return ok;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::driver

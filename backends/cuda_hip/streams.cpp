@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/driver.hpp>
+
+#include "runtime.hpp"
+
+namespace runnel::inline RUNNEL_ABI::driver {
+
+native::stream default_stream() noexcept { return nullptr; }
+
+native::stream per_thread_default_stream() noexcept { return rt::per_thread_stream(); }
+
+status stream_create(native::stream& stream, bool blocking, int priority) noexcept {
+  return rt::stream_create(&stream, blocking ? rt::stream_blocking : rt::stream_non_blocking, priority);
+}
+
+status stream_destroy(native::stream stream) noexcept { return rt::stream_destroy(stream); }
+
+status stream_query(native::stream stream) noexcept { return rt::stream_query(stream); }
+
+bool is_not_ready(status s) noexcept { return s == rt::not_ready; }
+
+status stream_synchronize(native::stream stream) noexcept { return rt::stream_synchronize(stream); }
+
+status stream_priority(native::stream stream, int& priority) noexcept { return rt::stream_get_priority(stream, &priority); }
+
+status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
+  unsigned int flags = 0;
+  const status s = rt::stream_get_flags(stream, &flags);
+  blocking = (flags & rt::stream_non_blocking) == 0;
+  return s;
+}
+
+status stream_device(native::stream stream, int& device) noexcept { return rt::stream_get_device(stream, &device); }
+
+status stream_wait_event(native::stream stream, native::event event) noexcept { return rt::stream_wait_event(stream, event, 0); }
+
+status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
+  return rt::launch_host_func(stream, function, data);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::driver

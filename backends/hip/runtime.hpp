@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The names that the shared text uses, for HIP 5.2 to 7, on AMD's runtime and (hip_platform=nvidia) over CUDA's. The same names in
+/// the same order as cuda/runtime.hpp.
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+#include <runnel/native.hpp>
+
+#include <cstddef>
+#include <cstdio>
+#include <new>
+#include <type_traits>
+
+#ifdef __HIP_PLATFORM_NVIDIA__
+#include "../cuda/stream_device.hpp"
+#endif
+
+namespace runnel::inline RUNNEL_ABI::rt {
+
+static_assert(std::is_same_v<native::stream, hipStream_t>);
+static_assert(std::is_same_v<native::event, hipEvent_t>);
+
+// Errors
+using error = hipError_t;
+inline constexpr error not_ready = hipErrorNotReady;
+inline constexpr error peer_access_already_enabled = hipErrorPeerAccessAlreadyEnabled;
+inline constexpr error peer_access_not_enabled = hipErrorPeerAccessNotEnabled;
+inline constexpr auto error_name = &hipGetErrorName;
+inline constexpr auto error_text = &hipGetErrorString;
+inline constexpr auto peek_at_last_error = &hipPeekAtLastError;
+inline constexpr auto get_last_error = &hipGetLastError;
+
+// Devices
+#ifdef __HIP_PLATFORM_NVIDIA__
+// The header translates a part of the attributes only (5.7: neither copy engines nor stream memory operations): CUDA's own are asked.
+using attribute = cudaDeviceAttr;
+inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
+inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
+inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
+inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
+inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables = cudaDevAttrPageableMemoryAccessUsesHostPageTables;
+inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);  // see cuda/runtime.hpp
+inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
+inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+inline constexpr int hardware_queues_default = 8;
+#else
+using attribute = hipDeviceAttribute_t;
+inline constexpr attribute attribute_async_engine_count = hipDeviceAttributeAsyncEngineCount;
+inline constexpr attribute attribute_multiprocessor_count = hipDeviceAttributeMultiprocessorCount;
+inline constexpr attribute attribute_can_map_host_memory = hipDeviceAttributeCanMapHostMemory;
+inline constexpr attribute attribute_pageable_memory_access = hipDeviceAttributePageableMemoryAccess;
+inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables =
+    hipDeviceAttributePageableMemoryAccessUsesHostPageTables;
+inline constexpr attribute attribute_stream_memory_operations = hipDeviceAttributeCanUseStreamWaitValue;
+inline constexpr attribute attribute_memory_pools = hipDeviceAttributeMemoryPoolsSupported;
+inline constexpr const char* hardware_queues_variable = "GPU_MAX_HW_QUEUES";
+inline constexpr int hardware_queues_default = 4;
+#endif
+inline constexpr auto get_device_count = &hipGetDeviceCount;
+inline constexpr auto get_device = &hipGetDevice;
+inline constexpr auto set_device = &hipSetDevice;
+inline error device_name(char* text, std::size_t size, int device) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  hipDeviceProp_t properties{};  // hipDeviceGetName is a driver function there, and the library does not link libcuda
+  const error e = hipGetDeviceProperties(&properties, device);
+  if (e == hipSuccess) std::snprintf(text, size, "%s", properties.name);
+  return e;
+#else
+  return hipDeviceGetName(text, static_cast<int>(size), device);
+#endif
+}
+inline error device_get_attribute(int* value, attribute which, int device) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  return hipCUDAErrorTohipError(cudaDeviceGetAttribute(value, which, device));
+#else
+  // HIP 5 refuses as an invalid value what its header calls "Cuda only" (copy engines among them): that is 0, not an error.
+  const error pending = hipPeekAtLastError();
+  const error e = hipDeviceGetAttribute(value, which, device);
+  if (e != hipErrorInvalidValue) return e;
+  if (pending == hipSuccess) static_cast<void>(hipGetLastError());
+  *value = 0;
+  return hipSuccess;
+#endif
+}
+inline constexpr auto memory_get_info = &hipMemGetInfo;
+inline constexpr auto get_stream_priority_range = &hipDeviceGetStreamPriorityRange;
+inline constexpr auto device_synchronize = &hipDeviceSynchronize;
+inline constexpr auto can_access_peer = &hipDeviceCanAccessPeer;
+inline constexpr auto enable_peer_access = &hipDeviceEnablePeerAccess;
+inline constexpr auto disable_peer_access = &hipDeviceDisablePeerAccess;
+inline constexpr auto runtime_get_version = &hipRuntimeGetVersion;
+inline constexpr auto driver_get_version = &hipDriverGetVersion;
+
+// Streams
+inline constexpr unsigned int stream_blocking = hipStreamDefault;
+inline constexpr unsigned int stream_non_blocking = hipStreamNonBlocking;
+inline native::stream per_thread_stream() noexcept { return hipStreamPerThread; }
+inline constexpr auto stream_create = &hipStreamCreateWithPriority;
+inline constexpr auto stream_destroy = &hipStreamDestroy;
+inline constexpr auto stream_query = &hipStreamQuery;
+inline constexpr auto stream_synchronize = &hipStreamSynchronize;
+inline constexpr auto stream_get_priority = &hipStreamGetPriority;
+inline constexpr auto stream_get_flags = &hipStreamGetFlags;
+inline error stream_get_device(native::stream stream, int* device) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  return hipCUDAErrorTohipError(cuda_stream_device(stream, device));  // the header has no wrapper
+#elif HIP_VERSION >= 60000000
+  return hipStreamGetDevice(stream, device);
+#else
+  *device = hipGetStreamDeviceId(stream);  // all that 5.2 has; made for profilers, and -1 for a stream that is not one
+  return *device < 0 ? hipErrorInvalidHandle : hipSuccess;
+#endif
+}
+inline constexpr auto stream_wait_event = &hipStreamWaitEvent;
+#ifdef __HIP_PLATFORM_NVIDIA__
+// The header declares hipLaunchHostFunc under nvcc only (5.2 to 5.7).
+inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
+  return hipCUDAErrorTohipError(cudaLaunchHostFunc(stream, function, data));
+}
+#elif HIP_VERSION < 50300000
+// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call hands the function two more arguments.
+inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
+  struct Call {
+    void (*function)(void*);
+    void* data;
+  };
+  auto* const call = new (std::nothrow) Call{function, data};
+  if (call == nullptr) return hipErrorOutOfMemory;
+  const auto run = [](native::stream, error, void* given) {
+    const Call run_now = *static_cast<Call*>(given);
+    delete static_cast<Call*>(given);
+    run_now.function(run_now.data);
+  };
+  const error e = hipStreamAddCallback(stream, run, call, 0);
+  if (e != hipSuccess) delete call;
+  return e;
+}
+#else
+inline constexpr auto launch_host_func = &hipLaunchHostFunc;
+#endif
+
+// Events
+// AMD's runtime blocks in hipEventSynchronize only if the flags are exactly hipEventBlockingSync, so that such an event is timed too;
+// an interprocess event must not be timed, and so spins.
+inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool interprocess) noexcept {
+  if (interprocess) return hipEventInterprocess | hipEventDisableTiming;
+  if (blocking_wait) return hipEventBlockingSync;
+  return timed ? hipEventDefault : hipEventDisableTiming;
+}
+inline constexpr auto event_create = &hipEventCreateWithFlags;
+inline constexpr auto event_destroy = &hipEventDestroy;
+inline constexpr auto event_record = &hipEventRecord;
+inline constexpr auto event_query = &hipEventQuery;
+inline constexpr auto event_synchronize = &hipEventSynchronize;
+inline constexpr auto event_elapsed = &hipEventElapsedTime;
+
+// Memory; the allocating functions are overloaded in C++
+// Coherent must be said: any other flag without it gives non-coherent memory, which a waiting host may read stale.
+inline constexpr unsigned int malloc_host_flags = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
+inline constexpr error (*malloc_host)(void**, std::size_t, unsigned int) = &hipHostMalloc;
+inline constexpr auto free_host = &hipHostFree;
+inline constexpr error (*malloc_device)(void**, std::size_t) = &hipMalloc;
+inline constexpr auto free_device = &hipFree;
+inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
+inline constexpr auto free_async = &hipFreeAsync;
+using memory_type = int;  // numbered as in HIP 6 and CUDA; HIP 5 numbers host 0 and device 1, and has no name for managed
+inline constexpr memory_type memory_host = 1;
+inline constexpr memory_type memory_device = 2;
+inline constexpr memory_type memory_managed = 3;
+inline error pointer_get_attributes(memory_type* type, int* device, const void* pointer) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  cudaPointerAttributes attributes{};  // the wrapper refuses managed and pageable memory alike as an invalid value (5.2 to 5.7)
+  const error e = hipCUDAErrorTohipError(cudaPointerGetAttributes(&attributes, pointer));
+  *type = attributes.type;
+#else
+  hipPointerAttribute_t attributes{};
+  const error pending = hipPeekAtLastError();
+  const error e = hipPointerGetAttributes(&attributes, pointer);
+  if (e == hipErrorInvalidValue) {  // HIP 5, and 6 for some addresses: memory that it never saw
+    if (pending == hipSuccess) static_cast<void>(hipGetLastError());
+    *type = 0;
+    return hipSuccess;
+  }
+#if HIP_VERSION >= 60000000
+  *type = attributes.type == hipMemoryTypeHost ? memory_host : attributes.type == hipMemoryTypeDevice ? memory_device : 0;
+#else
+  *type = attributes.memoryType == hipMemoryTypeHost ? memory_host : memory_device;
+#endif
+  if (attributes.isManaged != 0) *type = memory_managed;
+#endif
+  *device = attributes.device;
+  return e;
+}
+
+// Copies and fills
+inline constexpr auto copy_default = hipMemcpyDefault;
+inline constexpr auto copy_async = &hipMemcpyAsync;
+inline constexpr auto copy_2d_async = &hipMemcpy2DAsync;
+inline constexpr auto copy_peer_async = &hipMemcpyPeerAsync;
+inline constexpr auto fill_async = &hipMemsetAsync;
+inline constexpr auto fill_2d_async = &hipMemset2DAsync;
+
+}  // namespace runnel::inline RUNNEL_ABI::rt

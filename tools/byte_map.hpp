@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Maps from each byte to another, as tables of 256 entries.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace tool {
+
+/// Small enough to travel to a kernel as an argument.
+struct ByteMap {
+  unsigned char to[256];
+};
+
+inline constexpr std::array<std::string_view, 4> byte_map_names = {"upper", "lower", "invert", "rot13"};
+
+/// The map of that name; letters are those of ASCII, as in the C locale. @throws Failure for a name that is not in `byte_map_names`
+[[nodiscard]] ByteMap byte_map(std::string_view name);
+
+}  // namespace tool

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "files.hpp"
+
+#include "failure.hpp"
+#include "temporary_names.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tool {
+
+namespace {
+
+std::string reason(int error) { return std::strerror(error); }
+
+/// What to do about an error of the file system.
+const char* advice(int error) {
+  switch (error) {
+    case ENOENT: return "; check the name and its directory";
+    case EACCES:
+    case EPERM: return "; change its permissions or name another";
+    case ENOSPC:
+    case EDQUOT: return "; free some space or name a file elsewhere";
+    case EROFS: return "; name a file elsewhere";
+    default: return "";
+  }
+}
+
+template <class Call>
+auto retry(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+}  // namespace
+
+InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
+  descriptor_ = retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (descriptor_ < 0) throw Failure("cannot read " + in_quotes(path.native()) + ": " + reason(errno) + advice(errno));
+  struct ::stat status{};
+  ::fstat(descriptor_, &status);
+  if (S_ISDIR(status.st_mode)) {
+    ::close(descriptor_);
+    throw Failure(in_quotes(path.native()) + " is a directory; name a file to read");
+  }
+  // Files under /proc say 0 and have content.
+  if (S_ISREG(status.st_mode) && status.st_size > 0) size_ = static_cast<std::uint64_t>(status.st_size);
+  static_cast<void>(::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL));
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+std::size_t InputFile::read(std::span<unsigned char> buffer) {
+  std::size_t done = 0;
+  while (done < buffer.size()) {
+    const auto got = retry([&] { return ::read(descriptor_, buffer.data() + done, buffer.size() - done); });
+    if (got < 0) throw Failure("cannot read " + in_quotes(path_.native()) + ": " + reason(errno) + advice(errno));
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+bool InputFile::is(const std::filesystem::path& path) const {
+  struct ::stat mine{}, other{};
+  return ::fstat(descriptor_, &mine) == 0 && S_ISREG(mine.st_mode) && ::stat(path.c_str(), &other) == 0 && mine.st_dev == other.st_dev &&
+         mine.st_ino == other.st_ino;
+}
+
+OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input) : path_{path}, target_{path} {
+  if (path.empty()) throw Failure("the name of the file to write is empty; name a file");
+  if (input.is(path)) throw Failure(in_quotes(path.native()) + " is the file to read, under this or another name; write to another file");
+
+  struct ::stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) fail(errno);
+    if (!path.has_filename()) throw Failure(in_quotes(path.native()) + " is a directory; name a file to write");
+    open_beside();
+  } else if (S_ISDIR(status.st_mode)) {
+    throw Failure(in_quotes(path.native()) + " is a directory; name a file to write");
+  } else if (S_ISREG(status.st_mode)) {
+    // Renaming over a file asks nobody, so ask here.
+    if (::access(path.c_str(), W_OK) != 0) fail(errno);
+    target_ = std::filesystem::canonical(path);
+    open_beside();
+    static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777));
+    if (::fchown(descriptor_, status.st_uid, status.st_gid) != 0) {
+      // Then the new file is the caller's own, as any file is.
+    }
+  } else {
+    descriptor_ = retry([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); });
+    if (descriptor_ < 0) fail(errno);
+  }
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (temporary_slot_ >= 0) remove_temporary(temporary_slot_);
+}
+
+void OutputFile::open_beside() {
+  auto directory = target_.parent_path();
+  if (directory.empty()) directory = ".";
+  const Temporary made = make_temporary(directory / ".runnel-XXXXXX");
+  if (made.slot < 0) fail(made.error);
+  descriptor_ = made.descriptor;
+  temporary_slot_ = made.slot;
+  const ::mode_t mask = ::umask(0);
+  ::umask(mask);
+  static_cast<void>(::fchmod(descriptor_, 0666 & ~mask));
+}
+
+void OutputFile::write(std::span<const unsigned char> bytes) {
+  while (!bytes.empty()) {
+    const auto put = retry([&] { return ::write(descriptor_, bytes.data(), bytes.size()); });
+    if (put < 0) fail(errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+  }
+}
+
+void OutputFile::close() {
+  if (descriptor_ < 0) return;
+  const int descriptor = descriptor_;
+  descriptor_ = -1;
+  if (::close(descriptor) != 0 && errno != EINTR) fail(errno);
+}
+
+void OutputFile::commit() {
+  close();
+  if (temporary_slot_ < 0) return;
+  if (::rename(temporary_name(temporary_slot_), target_.c_str()) != 0) fail(errno);
+  forget_temporary(temporary_slot_);
+  temporary_slot_ = -1;
+}
+
+void OutputFile::fail(int error) const { throw Failure("cannot write " + in_quotes(path_.native()) + ": " + reason(error) + advice(error)); }
+
+}  // namespace tool

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "info.hpp"
+
+#include "size.hpp"
+
+#include <runnel/config.hpp>
+#include <runnel/device.hpp>
+
+#include <cstdio>
+#include <string>
+
+namespace tool {
+
+namespace {
+
+std::string abilities(runnel::Device device) {
+  std::string text;
+  const auto add = [&](bool can, const char* what) {
+    if (can) text += (text.empty() ? "" : ", ") + std::string{what};
+  };
+  add(device.can_map_host_memory(), "map host memory");
+  add(device.memory_pools(), "allocate in stream order");
+  add(device.stream_memory_operations(), "wait for and write values in memory");
+  add(device.pageable_memory_access(), "read pageable memory");
+  add(device.pageable_memory_access_uses_host_page_tables(), "share the host's page tables");
+  const int count = runnel::Device::count();
+  for (int peer = 0; peer < count; ++peer)
+    if (peer != device.ordinal()) add(device.can_access_peer(runnel::Device{peer}), ("reach device " + std::to_string(peer)).c_str());
+  return text.empty() ? "nothing beyond copies and kernels" : text;
+}
+
+void print(runnel::Device device) {
+  const auto [free, total] = device.memory_info();
+  const auto priorities = device.priority_range();
+  const int engines = device.async_engine_count();
+  const int queues = device.hardware_queues();
+
+  std::printf("\ndevice %d           %s\n", device.ordinal(), device.name().c_str());
+  std::printf("  memory           %s, %s free\n", to_text(total).c_str(), to_text(free).c_str());
+  if (priorities.supported())
+    std::printf("  priorities       %d (most urgent) to %d (least urgent)\n", priorities.greatest, priorities.least);
+  else
+    std::printf("  priorities       one level only\n");
+  std::printf("  copy engines     %d (%s)\n", engines,
+              engines == 0   ? "copies do not overlap kernels"
+              : engines == 1 ? "copies overlap kernels, one direction at a time"
+                             : "copies overlap kernels, both directions at once");
+  if (queues > 0)
+    std::printf("  hardware queues  %d\n", queues);
+  else
+    std::printf("  hardware queues  not told\n");
+  std::printf("  processors       %d\n", device.multiprocessor_count());
+  std::printf("  can              %s\n", abilities(device).c_str());
+}
+
+std::string version_text(int version) { return version == 0 ? "none" : std::to_string(version); }
+
+}  // namespace
+
+int info(bool why_only) {
+  const int count = runnel::Device::count();
+  if (why_only) {
+    std::puts(count == 0 ? runnel::Device::why_none().c_str() : "There is a device; nothing is wrong.");
+    return 0;
+  }
+  const auto [runtime, driver] = runnel::runtime_version();
+  std::printf("runnel %s\n", RUNNEL_VERSION);
+  std::printf("backend            %s\n", RUNNEL_BACKEND);
+  std::printf("runtime version    %s\n", version_text(runtime).c_str());
+  std::printf("driver version     %s\n", version_text(driver).c_str());
+  if (count == 0)
+    std::printf("devices            none: %s\n", runnel::Device::why_none().c_str());
+  else
+    std::printf("devices            %d\n", count);
+  for (int ordinal = 0; ordinal < count; ++ordinal) print(runnel::Device{ordinal});
+  return 0;
+}
+
+}  // namespace tool

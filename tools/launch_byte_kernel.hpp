@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How the kernel gets into a stream; which source implements it depends on the backend (tools/meson.build).
+#pragma once
+
+#include "byte_kernel.hpp"
+
+#include <runnel/memory.hpp>
+#include <runnel/stream.hpp>
+
+namespace tool {
+
+/// Nothing where the kernel can run, else one line that says what is missing.
+[[nodiscard]] const char* why_no_byte_kernel() noexcept;
+
+/// Enqueues `map_and_count`. At most 2^32 - 1 bytes at once: a block counts in 32 bits.
+void launch_byte_kernel(runnel::StreamRef stream, runnel::DeviceSpan<unsigned char> bytes, const ByteMap& map,
+                        runnel::DeviceSpan<ByteCount> counts);
+
+}  // namespace tool

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A bar on the terminal while work is under way; nothing where standard error is not a terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace tool {
+
+class Progress {
+ public:
+  /// Without a total, the bar is only a count.
+  explicit Progress(std::optional<std::uint64_t> total);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// Takes the bar away.
+  ~Progress();
+
+  void update(std::uint64_t done);
+
+ private:
+  using clock = std::chrono::steady_clock;
+  std::optional<std::uint64_t> total_;
+  clock::time_point start_ = clock::now();
+  clock::time_point drawn_{};
+  bool terminal_;
+};
+
+}  // namespace tool

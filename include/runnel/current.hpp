@@ -19,10 +19,6 @@ struct CurrentStream {
 extern thread_local constinit CurrentStream current;
 [[nodiscard]] StreamRef resolve_current_stream();
 
-struct Access {
-  [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }
-  [[nodiscard]] static StreamSlot* slot(StreamRef stream) noexcept { return stream.slot_; }
-};
 }  // namespace detail
 
 /// The stream set for the current device on the calling thread; that device's default stream if none was set or it was destroyed.

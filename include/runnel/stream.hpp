@@ -133,6 +133,16 @@ class StreamRef {
   bool synchronize_until(std::chrono::steady_clock::time_point deadline) const;
 };
 
+namespace detail {
+class EventBase;
+/// How the library's own code gets behind the public types.
+struct Access {
+  [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }
+  [[nodiscard]] static StreamSlot* slot(StreamRef stream) noexcept { return stream.slot_; }
+  [[nodiscard]] static native::event recorded(const EventBase& event) noexcept;
+};
+}  // namespace detail
+
 /// Owns a stream. Destroying it returns at once; what was submitted completes. A moved-from stream throws on every use.
 class Stream : public StreamRef {
  public:

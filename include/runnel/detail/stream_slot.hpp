@@ -22,7 +22,6 @@ struct StreamSlot {
   char name[32] = {};
 };
 
-/// The class through which the library's own sources reach the slot of a view.
 struct Access;
 
 [[nodiscard]] inline bool is_live(const StreamSlot* slot, std::uint64_t id) noexcept {

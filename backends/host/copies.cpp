@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace runnel::inline RUNNEL_ABI::driver {
+
+using host::guarded;
+
+namespace {
+
+template <class F>
+[[nodiscard]] status enqueue(native::stream stream, F work) noexcept {
+  return guarded([&] {
+    host::submit_in_order(stream, std::move(work));
+    return ok;
+  });
+}
+
+[[nodiscard]] unsigned char* bytes_of(void* pointer) noexcept { return static_cast<unsigned char*>(pointer); }
+[[nodiscard]] const unsigned char* bytes_of(const void* pointer) noexcept { return static_cast<const unsigned char*>(pointer); }
+
+}  // namespace
+
+bool copies_pageable_asynchronously() noexcept { return true; }
+
+status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
+  return enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+}
+
+status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
+                     native::stream stream) noexcept {
+  return enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row)
+      std::memcpy(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
+  });
+}
+
+status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
+  switch (width) {
+    case 1: return enqueue(stream, [=] { std::memset(to, static_cast<int>(value), count); });
+    case 2: return enqueue(stream, [=] { std::fill_n(static_cast<std::uint16_t*>(to), count, static_cast<std::uint16_t>(value)); });
+    case 4: return enqueue(stream, [=] { std::fill_n(static_cast<std::uint32_t*>(to), count, value); });
+    default: return host::invalid_argument;
+  }
+}
+
+status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
+                     native::stream stream) noexcept {
+  return enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row) std::memset(bytes_of(to) + row * pitch, value, width);
+  });
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::driver

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace host {
+
+/// When a timed event happened; a new one for each record, written by the lane before its number is complete.
+struct Stamp {
+  std::chrono::steady_clock::time_point time;
+};
+
+/// A place in a lane.
+struct Mark {
+  LanePtr lane;  // null: nothing recorded
+  std::uint64_t number = 0;
+  std::shared_ptr<const Stamp> stamp;
+
+  [[nodiscard]] bool happened() const noexcept { return lane == nullptr || lane->completed() >= number; }
+};
+
+}  // namespace host
+
+struct native::host_event {
+  explicit host_event(driver::EventKind with) noexcept : kind{with} {}
+
+  [[nodiscard]] host::Mark read() const {
+    const std::lock_guard lock{mutex};
+    return mark;
+  }
+
+  const driver::EventKind kind;
+  mutable std::mutex mutex;  // two threads may record at once: one of the marks stays, whole
+  host::Mark mark;
+};
+
+namespace driver {
+
+using host::guarded;
+
+status event_create(native::event& event, EventKind kind) noexcept {
+  return guarded([&] {
+    event = new native::host_event{kind};
+    return ok;
+  });
+}
+
+status event_destroy(native::event event) noexcept {
+  delete event;
+  return ok;
+}
+
+status event_record(native::event event, native::stream handle) noexcept {
+  return guarded([&] {
+    native::host_stream& stream = host::resolve(handle);
+    host::Mark mark{stream.lane, 0, nullptr};
+    if (event->kind.timed) {
+      const auto stamp = std::make_shared<host::Stamp>();
+      mark.number = host::submit_in_order(handle, [stamp] { stamp->time = std::chrono::steady_clock::now(); });
+      mark.stamp = stamp;
+    } else {
+      mark.number = host::last_submitted(stream);
+    }
+    const std::lock_guard lock{event->mutex};
+    std::swap(event->mark, mark);  // the old one goes outside the lock
+    return ok;
+  });
+}
+
+status event_query(native::event event) noexcept {
+  return guarded([&] { return event->read().happened() ? ok : host::status_of(errc::not_ready); });
+}
+
+status event_synchronize(native::event event) noexcept {
+  return guarded([&] {
+    const host::Mark mark = event->read();
+    if (mark.lane != nullptr) mark.lane->wait_until(mark.number, !event->kind.blocking_wait);
+    return ok;
+  });
+}
+
+status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept {
+  return guarded([&] {
+    const host::Mark from = start->read();
+    const host::Mark to = stop->read();
+    if (from.stamp == nullptr || to.stamp == nullptr) return host::invalid_argument;
+    if (!from.happened() || !to.happened()) return host::status_of(errc::not_ready);
+    milliseconds = std::chrono::duration<float, std::milli>{to.stamp->time - from.stamp->time}.count();
+    return ok;
+  });
+}
+
+status stream_wait_event(native::stream handle, native::event event) noexcept {
+  return guarded([&] {
+    const host::Mark mark = event->read();
+    if (mark.happened()) return ok;
+    native::host_stream& stream = host::resolve(handle);
+    const host::OrderedSubmission in_order{stream};
+    stream.lane->submit_wait(mark.lane, mark.number);
+    return ok;
+  });
+}
+
+}  // namespace driver
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the host backend's functions share: its status numbers, its devices, and what stands behind its native handles.
+#pragma once
+
+#include "engine.hpp"
+
+#include <runnel/detail/driver.hpp>
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+
+/// A stream: a lane, and how it orders with its device's default stream.
+struct native::host_stream {
+  host_stream(int on_device, int priority, bool is_blocking);
+  ~host_stream();
+  host_stream(const host_stream&) = delete;
+  host_stream& operator=(const host_stream&) = delete;
+
+  const host::LanePtr lane;
+  const int device;
+  const bool blocking;
+  std::list<host_stream*>::iterator place;  // in the device's list
+};
+
+namespace host {
+
+/// The host backend's status is the portable code itself.
+[[nodiscard]] constexpr driver::status status_of(errc code) noexcept { return static_cast<driver::status>(code); }
+inline constexpr driver::status invalid_argument = status_of(errc::invalid_argument);
+
+/// Runs `body`, which may run out of memory, for a function that must not throw.
+template <class F>
+[[nodiscard]] driver::status guarded(F body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return status_of(errc::out_of_memory);
+  }
+}
+
+struct HostDevice {
+  std::mutex mutex;  // guards the list, and the order of submissions to the default stream and to blocking streams
+  std::list<native::host_stream*> streams;
+  std::vector<LanePtr> leaving;  // lanes of destroyed streams, which may still have work
+  std::unique_ptr<native::host_stream> default_stream;
+  std::atomic<std::size_t> allocated{0};  // bytes of device memory in use
+};
+
+/// How many devices are shown: RUNNEL_HOST_DEVICES, 1 at least and 16 at most.
+[[nodiscard]] int shown_devices() noexcept;
+/// Bytes of memory of each: RUNNEL_HOST_MEMORY, or the machine's.
+[[nodiscard]] std::size_t memory_of_device() noexcept;
+[[nodiscard]] HostDevice& device_at(int ordinal);
+/// The calling thread's current device.
+[[nodiscard]] int current_device() noexcept;
+
+/// The stream that a handle means: the null stream and the per-thread handle depend on thread and device.
+[[nodiscard]] native::host_stream& resolve(native::stream handle);
+/// Submits in the order that default and blocking streams promise. `work` is moved into the task.
+template <class F>
+std::uint64_t submit_in_order(native::stream handle, F work);
+/// The stream's last number as events and waits see it, the blocking streams' work included if it is the default stream.
+[[nodiscard]] std::uint64_t last_submitted(native::host_stream& stream);
+/// True if the stream has finished, and for the default stream the blocking streams too.
+[[nodiscard]] bool has_finished(native::host_stream& stream);
+
+/// With the device's lock held where the stream orders with the default stream.
+class OrderedSubmission {
+ public:
+  explicit OrderedSubmission(native::host_stream& stream);
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+template <class F>
+std::uint64_t submit_in_order(native::stream handle, F work) {
+  native::host_stream& stream = resolve(handle);
+  const OrderedSubmission in_order{stream};
+  return submit(*stream.lane, std::move(work));
+}
+
+}  // namespace host
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <array>
+#include <memory>
+
+namespace runnel::inline RUNNEL_ABI {
+
+native::host_stream::host_stream(int on_device, int priority, bool is_blocking)
+    : lane{std::make_shared<host::Lane>(priority)}, device{on_device}, blocking{is_blocking} {
+  host::HostDevice& owner = host::device_at(device);
+  const std::lock_guard lock{owner.mutex};
+  place = owner.streams.insert(owner.streams.end(), this);
+}
+
+native::host_stream::~host_stream() {
+  host::HostDevice& owner = host::device_at(device);
+  const std::lock_guard lock{owner.mutex};
+  owner.streams.erase(place);
+  std::erase_if(owner.leaving, [](const host::LanePtr& old) { return old->idle(); });
+  if (!lane->idle()) owner.leaving.push_back(lane);
+}
+
+namespace host {
+namespace {
+
+/// Never dereferenced: the handle that means the calling thread's own default stream.
+constinit char per_thread_mark = 0;
+
+[[nodiscard]] native::stream per_thread_handle() noexcept { return reinterpret_cast<native::stream>(&per_thread_mark); }
+
+native::host_stream& default_of(int ordinal) {
+  HostDevice& device = device_at(ordinal);
+  static std::array<std::once_flag, 16> once;
+  std::call_once(once[static_cast<std::size_t>(ordinal)],
+                 [&] { device.default_stream = std::make_unique<native::host_stream>(ordinal, 0, true); });
+  return *device.default_stream;
+}
+
+native::host_stream& per_thread_of(int ordinal) {
+  thread_local std::array<std::unique_ptr<native::host_stream>, 16> mine;
+  auto& stream = mine[static_cast<std::size_t>(ordinal)];
+  if (stream == nullptr) stream = std::make_unique<native::host_stream>(ordinal, 0, true);
+  return *stream;
+}
+
+[[nodiscard]] bool is_default(const native::host_stream& stream) noexcept {
+  return device_at(stream.device).default_stream.get() == &stream;
+}
+
+/// The default stream waits for what was submitted to the blocking streams so far. The device's lock is held.
+void join_blocking(HostDevice& device, native::host_stream& to) {
+  for (const native::host_stream* const other : device.streams)
+    if (other->blocking) to.lane->submit_wait(other->lane, other->lane->submitted());
+}
+
+}  // namespace
+
+native::host_stream& resolve(native::stream handle) {
+  if (handle == nullptr) return default_of(current_device());
+  if (handle == per_thread_handle()) return per_thread_of(current_device());
+  return *handle;
+}
+
+OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
+  if (!stream.blocking) return;
+  HostDevice& device = device_at(stream.device);
+  native::host_stream& default_stream = default_of(stream.device);
+  lock_ = std::unique_lock{device.mutex};
+  if (&stream == &default_stream)
+    join_blocking(device, stream);
+  else
+    stream.lane->submit_wait(default_stream.lane, default_stream.lane->submitted());
+}
+
+std::uint64_t last_submitted(native::host_stream& stream) {
+  if (!is_default(stream)) return stream.lane->submitted();
+  const OrderedSubmission in_order{stream};
+  return stream.lane->submitted();
+}
+
+bool has_finished(native::host_stream& stream) {
+  if (!stream.lane->idle()) return false;
+  if (!is_default(stream)) return true;
+  HostDevice& device = device_at(stream.device);
+  const std::lock_guard lock{device.mutex};
+  for (const native::host_stream* const other : device.streams)
+    if (other->blocking && !other->lane->idle()) return false;
+  return true;
+}
+
+}  // namespace host
+
+namespace driver {
+
+using host::guarded;
+
+native::stream default_stream() noexcept { return nullptr; }
+native::stream per_thread_default_stream() noexcept { return host::per_thread_handle(); }
+
+status stream_create(native::stream& stream, bool blocking, int priority) noexcept {
+  return guarded([&] {
+    stream = new native::host_stream{host::current_device(), priority, blocking};
+    return ok;
+  });
+}
+
+status stream_destroy(native::stream stream) noexcept {
+  return guarded([&] {
+    delete stream;
+    return ok;
+  });
+}
+
+status stream_query(native::stream stream) noexcept {
+  return guarded([&] { return host::has_finished(host::resolve(stream)) ? ok : host::status_of(errc::not_ready); });
+}
+
+status stream_synchronize(native::stream handle) noexcept {
+  return guarded([&] {
+    native::host_stream& stream = host::resolve(handle);
+    const host::LanePtr lane = stream.lane;  // the stream may be destroyed by another thread meanwhile
+    lane->wait_until(host::last_submitted(stream), true);
+    return ok;
+  });
+}
+
+status stream_priority(native::stream stream, int& priority) noexcept {
+  return guarded([&] {
+    priority = host::resolve(stream).lane->priority();
+    return ok;
+  });
+}
+
+status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
+  return guarded([&] {
+    blocking = host::resolve(stream).blocking;
+    return ok;
+  });
+}
+
+status stream_device(native::stream stream, int& device) noexcept {
+  return guarded([&] {
+    device = host::resolve(stream).device;
+    return ok;
+  });
+}
+
+status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
+  return guarded([&] {
+    host::submit_in_order(stream, [=] { function(data); });
+    return ok;
+  });
+}
+
+}  // namespace driver
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/current.hpp>
+
+#include "check.hpp"
+#include "current_device.hpp"
+#include "device_table.hpp"
+#include "process.hpp"
+#include "stream_slots.hpp"
+
+#include <array>
+#include <memory>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+
+thread_local constinit CurrentStream current{};
+
+namespace {
+
+thread_local constinit int noted_device = -1;  // the device whose stream `current` is; -1: not asked yet
+
+/// The streams set for the devices that are not current on this thread; made when a second device comes into play.
+std::array<CurrentStream, max_devices>& others() {
+  thread_local const auto table = std::make_unique<std::array<CurrentStream, max_devices>>();
+  return *table;
+}
+
+void note_device(int device) {
+  if (device == noted_device) return;
+  if (noted_device >= 0) {
+    others()[static_cast<std::size_t>(noted_device)] = current;
+    current = others()[static_cast<std::size_t>(device)];
+  }
+  noted_device = device;
+}
+
+CurrentStream stream_set_on(int device) { return device == noted_device ? current : others()[static_cast<std::size_t>(device)]; }
+
+void set_stream_on(int device, CurrentStream stream) {
+  if (device == noted_device)
+    current = stream;
+  else
+    others()[static_cast<std::size_t>(device)] = stream;
+}
+
+StreamRef live_or_default(CurrentStream set, int device) {
+  return is_live(set.slot, set.id) ? Access::ref(set.slot, set.id) : default_stream_of(device);
+}
+
+CurrentStream parts(StreamRef stream) { return {Access::slot(stream), stream.id()}; }
+
+}  // namespace
+
+int read_current_device(const char* operation) {
+  if (noted_device >= 0 && (single_device() || in_host_function)) return noted_device;
+  require_device(0, operation);
+  int device = 0;
+  if (!in_host_function) check(driver::get_device(device), operation);
+  note_device(device);
+  return device;
+}
+
+void change_current_device(int device, const char* operation) {
+  if (!in_host_function && (!single_device() || noted_device < 0)) check(driver::set_device(device), operation);
+  note_device(device);
+}
+
+void restore_current_device(int device) noexcept {
+  if (!in_host_function && !single_device() && release_mode() == Release::now)
+    if (const driver::status s = driver::set_device(device); s != driver::ok) driver::forget_error(s);
+  note_device(device);
+}
+
+StreamRef resolve_current_stream() {
+  if (noted_device < 0) {
+    if (!in_host_function) enter("get the current stream");
+    static_cast<void>(read_current_device("get the current stream"));
+  }
+  const StreamRef stream = default_stream_of(noted_device);
+  current = parts(stream);  // so that the next read is short
+  return stream;
+}
+
+}  // namespace detail
+
+StreamRef current_stream(Device device) {
+  static_cast<void>(current_stream());  // makes sure that a device is noted
+  detail::require_device(device.ordinal(), "get the current stream");
+  return detail::live_or_default(detail::stream_set_on(device.ordinal()), device.ordinal());
+}
+
+void StreamRef::use() const {
+  constexpr const char* operation = "make a stream current";
+  const int device = live().device;
+  static_cast<void>(detail::read_current_device(operation));
+  detail::change_current_device(device, operation);
+  detail::current = detail::parts(*this);
+}
+
+StreamGuard::StreamGuard(StreamRef stream) : found_device_{0} { enter(stream); }
+StreamGuard::~StreamGuard() { leave(); }
+
+void StreamGuard::enter(StreamRef stream) {
+  constexpr const char* operation = "guard a stream";
+  guarded_device_ = stream.device().ordinal();
+  found_device_ = Device{detail::read_current_device(operation)};
+  found_stream_ = detail::stream_set_on(guarded_device_);
+  if (guarded_device_ != found_device_.ordinal()) detail::change_current_device(guarded_device_, operation);
+  detail::current = detail::parts(stream);
+}
+
+void StreamGuard::leave() noexcept {
+  detail::set_stream_on(guarded_device_, found_stream_);
+  if (detail::noted_device != found_device_.ordinal() || !detail::single_device()) detail::restore_current_device(found_device_.ordinal());
+}
+
+void StreamGuard::reset(StreamRef stream) {
+  static_cast<void>(stream.device());  // refuse a dead stream while this guard still holds
+  leave();
+  enter(stream);
+}
+
+StreamRef StreamGuard::original_stream() const {
+  const int device = found_device_.ordinal();
+  return detail::live_or_default(device == guarded_device_ ? found_stream_ : detail::stream_set_on(device), device);
+}
+
+StreamContext::StreamContext() : device_{current_stream().device().ordinal()} {
+  const int count = detail::device_count();
+  for (int device = 0; device < count; ++device) streams_.push_back(detail::stream_set_on(device));
+}
+
+StreamContext::Guard::Guard(const StreamContext& context) : found_device_{detail::read_current_device("apply a stream context")} {
+  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device) {
+    found_.push_back(detail::stream_set_on(device));
+    detail::set_stream_on(device, context.streams_[static_cast<std::size_t>(device)]);
+  }
+  detail::change_current_device(context.device_, "apply a stream context");
+}
+
+StreamContext::Guard::~Guard() {
+  for (int device = 0; device < static_cast<int>(found_.size()); ++device)
+    detail::set_stream_on(device, found_[static_cast<std::size_t>(device)]);
+  detail::restore_current_device(found_device_);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

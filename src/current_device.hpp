@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The calling thread's current device as runnel knows it, and the current streams that go with it.
+#pragma once
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// The runtime's answer, which also becomes what `current_stream()` goes by. Inside a host function, where the runtime must not be
+/// asked, and with a single device: what is known.
+[[nodiscard]] int read_current_device(const char* operation);
+/// For the runtime and for `current_stream()`. The device exists.
+void change_current_device(int device, const char* operation);
+/// The same on the way out of a scope, where nobody can be told of a failure.
+void restore_current_device(int device) noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/event.hpp>
+
+#include "check.hpp"
+#include "counters.hpp"
+#include "device_table.hpp"
+#include "event_pool.hpp"
+#include "events.hpp"
+#include "polling.hpp"
+#include "process.hpp"
+#include "stream_device.hpp"
+
+#include <cmath>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+[[nodiscard]] driver::EventKind kind_of(bool timed, EventOptions options) noexcept {
+  return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
+}
+
+[[nodiscard]] bool poll(native::event event, const char* operation) {
+  const driver::status s = driver::event_query(event);
+  if (s == driver::ok) return true;
+  if (!driver::is_not_ready(s)) throw_status(s, operation);
+  driver::forget_error(s);
+  return false;
+}
+
+}  // namespace
+
+native::event Access::recorded(const EventBase& event) noexcept {
+  return event.recorded_.load(std::memory_order_acquire) ? event.handle_.load(std::memory_order_acquire) : nullptr;
+}
+
+native::event recorded_event(const EventBase& event, const char* operation) {
+  if (!event.valid()) throw_error(errc::invalid_handle, operation, "the event was moved from");
+  return Access::recorded(event);
+}
+
+EventBase::EventBase(EventBase&& other) noexcept
+    : handle_{other.handle_.exchange({}, std::memory_order_relaxed)},
+      recorded_{other.recorded_.exchange(false, std::memory_order_relaxed)},
+      device_{other.device_.load(std::memory_order_relaxed)},
+      options_{other.options_},
+      timed_{other.timed_},
+      borrowed_{other.borrowed_},
+      state_{std::exchange(other.state_, State::moved_from)} {}
+
+EventBase& EventBase::operator=(EventBase&& other) noexcept {
+  if (this == &other) return *this;
+  discard();
+  handle_.store(other.handle_.exchange({}, std::memory_order_relaxed), std::memory_order_relaxed);
+  recorded_.store(other.recorded_.exchange(false, std::memory_order_relaxed), std::memory_order_relaxed);
+  device_.store(other.device_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  options_ = other.options_;
+  borrowed_ = other.borrowed_;
+  state_ = std::exchange(other.state_, State::moved_from);
+  return *this;
+}
+
+EventBase::~EventBase() { discard(); }
+
+void EventBase::discard() noexcept {
+  const native::event event = handle_.exchange({}, std::memory_order_relaxed);
+  if (event == nullptr || borrowed_) return;
+  count_down(counters.events);
+  return_event(event, device_.load(std::memory_order_relaxed), kind_of(timed_, options_));
+}
+
+void EventBase::require_valid(const char* operation) const {
+  if (!valid()) throw_error(errc::invalid_handle, operation, "the event was moved from");
+}
+
+void EventBase::refuse_interprocess() const {
+  if (options_.interprocess)
+    throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
+}
+
+/// The native event for recording on that device: made at first, replaced when the device changes.
+native::event EventBase::handle_for(int device) {
+  constexpr const char* operation = "record an event";
+  native::event event = handle_.load(std::memory_order_acquire);
+  if (event != nullptr && device_.load(std::memory_order_relaxed) == device) [[likely]] return event;
+  if (event != nullptr && borrowed_)
+    throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
+  const driver::EventKind kind = kind_of(timed_, options_);
+  const native::event fresh = take_event(device, kind, operation);
+  const int old_device = device_.load(std::memory_order_relaxed);
+  if (!handle_.compare_exchange_strong(event, fresh, std::memory_order_acq_rel)) {
+    return_event(fresh, device, kind);  // another thread was first
+    return event;
+  }
+  device_.store(static_cast<short>(device), std::memory_order_relaxed);
+  if (event == nullptr)
+    count_up(counters.events);
+  else
+    return_event(event, old_device, kind);
+  return fresh;
+}
+
+void EventBase::record(StreamRef stream) {
+  constexpr const char* operation = "record an event";
+  enter(operation);
+  require_valid(operation);
+  Slot& slot = live_slot(stream);
+  const native::event event = handle_for(slot.device);
+  const StreamDevice on{slot, operation};
+  check(driver::event_record(event, slot.handle), operation);
+  recorded_.store(true, std::memory_order_release);
+}
+
+bool EventBase::query() const {
+  constexpr const char* operation = "ask whether an event has happened";
+  enter(operation);
+  const native::event event = recorded_event(*this, operation);
+  return event == nullptr || poll(event, operation);
+}
+
+void EventBase::synchronize() const {
+  constexpr const char* operation = "wait for an event";
+  enter(operation);
+  if (const native::event event = recorded_event(*this, operation)) check(driver::event_synchronize(event), operation);
+}
+
+bool EventBase::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
+  constexpr const char* operation = "wait for an event";
+  enter(operation);
+  const native::event event = recorded_event(*this, operation);
+  return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
+}
+
+native::event EventBase::native() const {
+  require_valid("get the native event");
+  return handle_.load(std::memory_order_acquire);
+}
+
+Device EventBase::device() const {
+  constexpr const char* operation = "ask for an event's device";
+  require_valid(operation);
+  if (handle_.load(std::memory_order_acquire) == nullptr) throw_error(errc::invalid_argument, operation, "it was never recorded");
+  return Device{device_.load(std::memory_order_relaxed)};
+}
+
+native::event EventBase::release() {
+  constexpr const char* operation = "release an event";
+  require_valid(operation);
+  if (handle_.load(std::memory_order_acquire) == nullptr) throw_error(errc::invalid_argument, operation, "it was never recorded");
+  if (!borrowed_) count_down(counters.events);
+  state_ = State::moved_from;
+  recorded_.store(false, std::memory_order_relaxed);
+  return handle_.exchange({}, std::memory_order_acq_rel);
+}
+
+void EventBase::adopt(native::event handle, Device device, Ownership ownership) {
+  constexpr const char* operation = "wrap a native event";
+  enter(operation);
+  if (handle == nullptr) throw_error(errc::invalid_argument, operation, "the handle is null");
+  require_device(device.ordinal(), operation);
+  handle_.store(handle, std::memory_order_relaxed);
+  device_.store(static_cast<short>(device.ordinal()), std::memory_order_relaxed);
+  recorded_.store(true, std::memory_order_relaxed);
+  borrowed_ = ownership == Ownership::borrow;
+  if (!borrowed_) count_up(counters.events);
+}
+
+std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {
+  constexpr const char* operation = "measure the time between events";
+  enter(operation);
+  const native::event from = recorded_event(start, operation);
+  const native::event to = recorded_event(stop, operation);
+  if (from == nullptr || to == nullptr)
+    throw_error(errc::invalid_argument, operation, from == nullptr ? "the start was never recorded" : "the stop was never recorded");
+  if (start.device_.load(std::memory_order_relaxed) != stop.device_.load(std::memory_order_relaxed))
+    throw_error(errc::invalid_argument, operation, "the events are on different devices, whose clocks have nothing in common");
+  float milliseconds = 0;
+  const driver::status s = driver::event_elapsed(milliseconds, from, to);
+  if (driver::is_not_ready(s)) {
+    driver::forget_error(s);
+    throw_error(errc::not_ready, operation, "one of the events has not happened yet: synchronize it first");
+  }
+  check(s, operation);
+  return std::chrono::nanoseconds{std::llround(static_cast<double>(milliseconds) * 1e6)};
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

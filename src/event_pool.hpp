@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Native events kept warm per device, because making one costs more than recording it and waiting for it. An event may go back while
+/// a stream still waits for it: a wait is bound to its record at the call.
+#pragma once
+
+#include <runnel/detail/driver.hpp>
+#include <runnel/native.hpp>
+
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// From the pool of that device, or new. @throws what the runtime says
+[[nodiscard]] native::event take_event(int device, driver::EventKind kind, const char* operation);
+/// Back to the pool; kinds that are not pooled are destroyed.
+void return_event(native::event event, int device, driver::EventKind kind) noexcept;
+[[nodiscard]] std::size_t pooled_events() noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

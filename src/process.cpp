@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process.hpp"
+
+#include "check.hpp"
+#include "scoped_device.hpp"
+
+#include <runnel/detail/driver.hpp>
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+constinit std::atomic<bool> attention{true};
+thread_local constinit bool in_host_function = false;
+
+namespace {
+
+enum class Phase : unsigned char { unused, live, forked, exiting };
+constinit std::atomic<Phase> phase{Phase::unused};
+constinit std::atomic<pid_t> exiting_thread{0};
+
+// Never destroyed: a static destructor elsewhere may still come by.
+struct Backlog {
+  std::mutex mutex;
+  std::vector<Postponed> items;
+};
+Backlog& backlog() {
+  static Backlog& instance = *new Backlog;
+  return instance;
+}
+
+void set_phase(Phase next) noexcept {
+  phase.store(next, std::memory_order_release);
+  attention.store(next != Phase::live, std::memory_order_release);
+}
+
+void begin_exit() noexcept {
+  exiting_thread.store(gettid(), std::memory_order_relaxed);
+  if (phase.load(std::memory_order_relaxed) == Phase::live) set_phase(Phase::exiting);
+}
+
+void start() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      if (phase.load(std::memory_order_relaxed) != Phase::unused) set_phase(Phase::forked);
+    });
+    std::atexit(begin_exit);
+    set_phase(Phase::live);
+  });
+  watch_thread_exit();
+}
+
+void drain_backlog() noexcept {
+  std::vector<Postponed> items;
+  {
+    const std::lock_guard lock{backlog().mutex};
+    items.swap(backlog().items);
+    attention.store(phase.load(std::memory_order_relaxed) != Phase::live, std::memory_order_release);
+  }
+  for (const Postponed& item : items) release_native(item);
+}
+
+}  // namespace
+
+void look_before(const char* operation) {
+  if (in_host_function)
+    throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
+  switch (phase.load(std::memory_order_acquire)) {
+    case Phase::unused: start(); break;
+    case Phase::live: drain_backlog(); break;
+    case Phase::forked:
+      throw_error(errc::forked, operation, "this process was forked from one that had used the runtime; use exec, or fork before first use");
+    case Phase::exiting:
+      // Another thread may still be at work while one exits; failing under its feet would turn an orderly exit into an abort.
+      if (exiting_thread.load(std::memory_order_relaxed) == gettid())
+        throw_error(errc::not_permitted, operation, "the process is exiting");
+  }
+}
+
+Release release_mode() noexcept {
+  switch (phase.load(std::memory_order_acquire)) {
+    case Phase::live:
+      if (in_host_function) return Release::later;
+      if (attention.load(std::memory_order_relaxed)) drain_backlog();
+      return Release::now;
+    default: return Release::never;
+  }
+}
+
+void postpone(Postponed item) noexcept {
+  const std::lock_guard lock{backlog().mutex};
+  try {
+    backlog().items.push_back(item);
+  } catch (const std::bad_alloc&) {
+    return;  // leaked: there is neither memory to remember it nor leave to destroy it here
+  }
+  attention.store(true, std::memory_order_release);
+}
+
+void release_native(const Postponed& item) noexcept {
+  const auto drop = [](driver::status s) {
+    if (s != driver::ok) driver::forget_error(s);  // a destructor has nobody to tell
+  };
+  const ScopedDevice on{item.device, ScopedDevice::no_throw};
+  switch (item.what) {
+    case Postponed::What::stream: drop(driver::stream_destroy(static_cast<native::stream>(item.handle))); break;
+    case Postponed::What::event: drop(driver::event_destroy(static_cast<native::event>(item.handle))); break;
+    case Postponed::What::pinned: drop(driver::free_host(item.handle)); break;
+    case Postponed::What::device: drop(item.on_stream ? driver::free_async(item.handle, item.stream) : driver::free_device(item.handle)); break;
+  }
+}
+
+void watch_thread_exit() {
+  // The main thread's thread_locals die before any static: the one moment at which 'statics begin to die' can be seen.
+  struct Sentinel {
+    ~Sentinel() { begin_exit(); }
+    bool armed = true;
+  };
+  if (gettid() != getpid()) return;
+  thread_local Sentinel sentinel;
+  static_cast<void>(sentinel.armed);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/statistics.hpp>
+
+#include "counters.hpp"
+#include "event_pool.hpp"
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace detail {
+constinit Counters counters{};
+}
+
+LiveObjects live_objects() noexcept {
+  const auto read = [](const std::atomic<std::size_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  const detail::Counters& now = detail::counters;
+  return {.streams = read(now.streams),
+          .events = read(now.events),
+          .pooled_events = detail::pooled_events(),
+          .pinned_blocks = read(now.pinned_blocks),
+          .device_blocks = read(now.device_blocks),
+          .host_functions = read(now.host_functions)};
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/stream.hpp>
+
+#include "check.hpp"
+#include "counters.hpp"
+#include "device_table.hpp"
+#include "event_pool.hpp"
+#include "events.hpp"
+#include "polling.hpp"
+#include "process.hpp"
+#include "stream_device.hpp"
+#include "stream_slots.hpp"
+
+#include <runnel/event.hpp>
+
+#include <cstdio>
+#include <optional>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+[[nodiscard]] bool poll(Slot& slot, const char* operation) {
+  const StreamDevice on{slot, operation};
+  const driver::status s = driver::stream_query(slot.handle);
+  if (s == driver::ok) return true;
+  if (!driver::is_not_ready(s)) throw_status(s, operation);
+  driver::forget_error(s);  // "not ready" is an answer, and must not stay behind as an error
+  return false;
+}
+
+/// Takes a slot at once, so that nothing can fail once the native stream is there; gives it back unless it was kept.
+class SlotReservation {
+ public:
+  SlotReservation() : slot_{take_slot()} {}
+  SlotReservation(const SlotReservation&) = delete;
+  SlotReservation& operator=(const SlotReservation&) = delete;
+  ~SlotReservation() {
+    if (slot_ != nullptr) free_slot(slot_);
+  }
+  [[nodiscard]] Slot* keep(native::stream handle, int device, bool owned, bool blocking) noexcept {
+    slot_->handle = handle;
+    slot_->device = device;
+    slot_->owned = owned;
+    slot_->blocking = blocking;
+    publish_slot(slot_);
+    count_up(counters.streams);
+    return std::exchange(slot_, nullptr);
+  }
+
+ private:
+  Slot* slot_;
+};
+
+Slot* create_stream(Device device, const StreamOptions& options) {
+  constexpr const char* operation = "create a stream";
+  enter(operation);
+  watch_thread_exit();
+  const PriorityRange range = priority_range_of(device.ordinal(), operation);
+  SlotReservation reservation;
+  const ScopedDevice on{device.ordinal(), operation};
+  native::stream handle{};
+  check(driver::stream_create(handle, options.blocking, range.clamp(options.priority.value)), operation);
+  Slot* const slot = reservation.keep(handle, device.ordinal(), true, options.blocking);
+  if (options.name != nullptr) std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
+  return slot;
+}
+
+Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership ownership) {
+  constexpr const char* operation = "wrap a native stream";
+  enter(operation);
+  if (handle == nullptr)
+    throw_error(errc::invalid_argument, operation, "the handle is null; for the default stream say device.default_stream()");
+  if (device) require_device(device->ordinal(), operation);
+  int actual = 0;
+  const driver::status told = driver::stream_device(handle, actual);
+  if (told != driver::ok && !(device && driver::classify(told) == errc::not_supported)) throw_status(told, operation);
+  if (told != driver::ok)
+    driver::forget_error(told);
+  else if (device && device->ordinal() != actual)
+    throw_error(errc::invalid_argument, operation, "the stream belongs to another device");
+  bool blocking = false;
+  check(driver::stream_is_blocking(handle, blocking), operation);
+  SlotReservation reservation;
+  return reservation.keep(handle, told == driver::ok ? actual : device->ordinal(), ownership == Ownership::take, blocking);
+}
+
+}  // namespace
+
+void retire_stream(StreamSlot* base) noexcept {
+  Slot* const slot = static_cast<Slot*>(base);
+  const Postponed item{Postponed::What::stream, slot->handle, {}, slot->device, false};
+  const bool owned = slot->owned;
+  free_slot(slot);  // first: no view may reach a handle that the runtime is about to give away again
+  count_down(counters.streams);
+  if (!owned) return;
+  switch (release_mode()) {
+    case Release::now: release_native(item); break;
+    case Release::later: postpone(item); break;
+    case Release::never: break;
+  }
+}
+
+std::string describe(const StreamSlot* slot, std::uint64_t id) {
+  if (id == 0) return "Stream(moved from)";
+  char text[96];
+  const auto number = static_cast<unsigned long long>(id);
+  if (!is_live(slot, id))
+    std::snprintf(text, sizeof text, "Stream(id %llu, destroyed)", number);
+  else
+    std::snprintf(text, sizeof text, "Stream(id %llu, device %d%s%s%s)", number, slot->device, slot->is_default ? ", default" : "",
+                  slot->name[0] != '\0' ? ", " : "", slot->name);
+  return text;
+}
+
+}  // namespace detail
+
+Stream::Stream(detail::StreamSlot* slot) noexcept : StreamRef{slot, slot->id.load(std::memory_order_relaxed)}, owned_{slot} {}
+Stream::Stream(Device device, StreamOptions options) : Stream{detail::create_stream(device, options)} {}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  Stream taken{std::move(other)};
+  std::swap(slot_, taken.slot_);
+  std::swap(id_, taken.id_);
+  std::swap(owned_, taken.owned_);
+  return *this;
+}
+
+Stream Stream::from_native(native::stream handle, Device device, Ownership ownership) {
+  return Stream{detail::wrap_stream(handle, device, ownership)};
+}
+Stream Stream::from_native(native::stream handle, Ownership ownership) {
+  return Stream{detail::wrap_stream(handle, std::nullopt, ownership)};
+}
+
+native::stream Stream::release() {
+  const native::stream handle = native();
+  static_cast<detail::Slot*>(owned_)->owned = false;
+  detail::retire_stream(std::exchange(owned_, nullptr));
+  forget();
+  return handle;
+}
+
+int StreamRef::priority() const {
+  constexpr const char* operation = "ask for a stream's priority";
+  detail::enter(operation);
+  detail::Slot& slot = detail::live_slot(*this);
+  const detail::StreamDevice on{slot, operation};
+  int priority = 0;
+  detail::check(driver::stream_priority(slot.handle, priority), operation);
+  return priority;
+}
+
+bool StreamRef::query() const {
+  constexpr const char* operation = "ask whether a stream has finished";
+  detail::enter(operation);
+  return detail::poll(detail::live_slot(*this), operation);
+}
+
+void StreamRef::synchronize() const {
+  constexpr const char* operation = "wait for a stream";
+  detail::enter(operation);
+  detail::Slot& slot = detail::live_slot(*this);
+  {
+    const detail::StreamDevice on{slot, operation};
+    detail::check(driver::stream_synchronize(slot.handle), operation);
+  }
+  detail::deliver_failure(slot);
+}
+
+bool StreamRef::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
+  constexpr const char* operation = "wait for a stream";
+  detail::enter(operation);
+  detail::Slot& slot = detail::live_slot(*this);
+  if (!detail::poll_until(deadline, [&] { return detail::poll(slot, operation); })) return false;
+  detail::deliver_failure(slot);
+  return true;
+}
+
+namespace {
+
+void wait_for(StreamRef stream, const detail::EventBase& event) {
+  constexpr const char* operation = "make a stream wait for an event";
+  detail::enter(operation);
+  detail::Slot& slot = detail::live_slot(stream);
+  const native::event handle = detail::recorded_event(event, operation);
+  if (handle == nullptr) return;  // never recorded: complete
+  const detail::StreamDevice on{slot, operation};
+  detail::check(driver::stream_wait_event(slot.handle, handle), operation);
+}
+
+/// The event that `wait_stream` records on a stream: the stream's own, or one of the pool while another thread is using that.
+/// Sharing it would be harmless to order but could make a stream wait for more than it was promised.
+class WaitEvent {
+ public:
+  WaitEvent(detail::Slot& slot, const char* operation) : slot_{slot}, own_{!slot.wait_event_busy.exchange(true, std::memory_order_acquire)} {
+    if (own_ && slot.wait_event != nullptr) [[likely]] {
+      event_ = slot.wait_event;
+      return;
+    }
+    try {
+      event_ = detail::take_event(slot.device, {}, operation);
+    } catch (...) {
+      if (own_) slot.wait_event_busy.store(false, std::memory_order_release);
+      throw;
+    }
+    if (own_) slot.wait_event = event_;
+  }
+  WaitEvent(const WaitEvent&) = delete;
+  WaitEvent& operator=(const WaitEvent&) = delete;
+  ~WaitEvent() {
+    if (own_)
+      slot_.wait_event_busy.store(false, std::memory_order_release);
+    else
+      detail::return_event(event_, slot_.device, {});
+  }
+  [[nodiscard]] native::event get() const noexcept { return event_; }
+
+ private:
+  detail::Slot& slot_;
+  native::event event_{};
+  bool own_;
+};
+
+}  // namespace
+
+void StreamRef::wait_event(const Event& event) const { wait_for(*this, event); }
+void StreamRef::wait_event(const TimedEvent& event) const { wait_for(*this, event); }
+
+void StreamRef::wait_stream(StreamRef other) const {
+  constexpr const char* operation = "make a stream wait for another";
+  detail::enter(operation);
+  detail::Slot& waiting = detail::live_slot(*this);
+  detail::Slot& awaited = detail::live_slot(other);
+  if (&waiting == &awaited) return;
+  const WaitEvent event{awaited, operation};
+  {
+    const detail::StreamDevice on{awaited, operation};
+    detail::check(driver::event_record(event.get(), awaited.handle), operation);
+  }
+  const detail::StreamDevice on{waiting, operation};
+  detail::check(driver::stream_wait_event(waiting.handle, event.get()), operation);
+}
+
+Event StreamRef::record_event() const { return Event{*this}; }
+void StreamRef::record_event(Event& event) const { event.record(*this); }
+void StreamRef::record_event(TimedEvent& event) const { event.record(*this); }
+
+}  // namespace runnel::inline RUNNEL_ABI

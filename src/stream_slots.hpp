@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The slots behind StreamRef, with what only the library's sources see of them.
+#pragma once
+
+#include <runnel/current.hpp>
+#include <runnel/detail/stream_slot.hpp>
+#include <runnel/stream.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct Slot : StreamSlot {
+  /// The event that `wait_stream` records here, again and again; whoever finds it busy takes one from the pool.
+  native::event wait_event{};
+  std::atomic<bool> wait_event_busy{false};
+
+  std::atomic<bool> has_failure{false};
+  std::mutex failure_mutex;
+  std::exception_ptr failure;  // the first exception of a host function since the last synchronize
+
+  Slot* next_free = nullptr;
+};
+
+/// A free slot, to be filled in; its id stays 0 until `publish_slot`. Never fails after it returned.
+[[nodiscard]] Slot* take_slot();
+/// Gives it a new id, which makes it live.
+std::uint64_t publish_slot(Slot* slot) noexcept;
+/// Ends all views of it.
+void free_slot(Slot* slot) noexcept;
+
+/// The view of a live slot. @throws errc::invalid_handle
+[[nodiscard]] Slot& live_slot(StreamRef stream);
+[[nodiscard]] StreamRef default_stream_of(int device);
+
+/// Keeps the first exception for the stream with that id, if it still exists.
+void keep_failure(StreamSlot* slot, std::uint64_t id, std::exception_ptr failure) noexcept;
+/// Throws what was kept, once.
+void deliver_failure(Slot& slot);
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

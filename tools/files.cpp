@@ -20,13 +20,18 @@ std::string reason(int error) { return std::strerror(error); }
 /// What to do about an error of the file system.
 const char* advice(int error) {
   switch (error) {
-    case ENOENT: return "; check the name and its directory";
+    case ENOENT:
+      return "; check the name and its directory";
     case EACCES:
-    case EPERM: return "; change its permissions or name another";
+    case EPERM:
+      return "; change its permissions or name another";
     case ENOSPC:
-    case EDQUOT: return "; free some space or name a file elsewhere";
-    case EROFS: return "; name a file elsewhere";
-    default: return "";
+    case EDQUOT:
+      return "; free some space or name a file elsewhere";
+    case EROFS:
+      return "; name a file elsewhere";
+    default:
+      return "";
   }
 }
 
@@ -42,7 +47,7 @@ auto retry(Call call) {
 InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
   descriptor_ = retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor_ < 0) throw Failure("cannot read " + in_quotes(path.native()) + ": " + reason(errno) + advice(errno));
-  struct ::stat status{};
+  struct ::stat status {};
   ::fstat(descriptor_, &status);
   if (S_ISDIR(status.st_mode)) {
     ::close(descriptor_);
@@ -67,7 +72,8 @@ std::size_t InputFile::read(std::span<unsigned char> buffer) {
 }
 
 bool InputFile::is(const std::filesystem::path& path) const {
-  struct ::stat mine{}, other{};
+  struct ::stat mine {
+  }, other{};
   return ::fstat(descriptor_, &mine) == 0 && S_ISREG(mine.st_mode) && ::stat(path.c_str(), &other) == 0 && mine.st_dev == other.st_dev &&
          mine.st_ino == other.st_ino;
 }
@@ -76,7 +82,7 @@ OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input
   if (path.empty()) throw Failure("the name of the file to write is empty; name a file");
   if (input.is(path)) throw Failure(in_quotes(path.native()) + " is the file to read, under this or another name; write to another file");
 
-  struct ::stat status{};
+  struct ::stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) fail(errno);
     if (!path.has_filename()) throw Failure(in_quotes(path.native()) + " is a directory; name a file to write");
@@ -138,6 +144,8 @@ void OutputFile::commit() {
   temporary_slot_ = -1;
 }
 
-void OutputFile::fail(int error) const { throw Failure("cannot write " + in_quotes(path_.native()) + ": " + reason(error) + advice(error)); }
+void OutputFile::fail(int error) const {
+  throw Failure("cannot write " + in_quotes(path_.native()) + ": " + reason(error) + advice(error));
+}
 
 }  // namespace tool

@@ -46,7 +46,8 @@ PipelineOptions fitted(const OverlapCommand& command, runnel::Device device, std
   // On the host backend the device's memory is the host's too.
   const std::uint64_t room = std::min(on_device, host_backend ? on_host / 2 : on_host);
   if (chunk > room)
-    throw Failure("--chunk " + command.chunk + " does not fit into the " + to_text(room) + " of memory that are free; choose a smaller one, as in 16M");
+    throw Failure("--chunk " + command.chunk + " does not fit into the " + to_text(room) +
+                  " of memory that are free; choose a smaller one, as in 16M");
   if (chunk > largest_chunk) throw Failure("--chunk " + command.chunk + " is too large; choose one below 4G");
 
   auto in_flight = static_cast<std::uint64_t>(command.in_flight);
@@ -62,12 +63,18 @@ PipelineOptions fitted(const OverlapCommand& command, runnel::Device device, std
 
 std::string name_of_byte(std::size_t byte) {
   switch (byte) {
-    case '\0': return "\\0";
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    case ' ': return "space";
-    default: break;
+    case '\0':
+      return "\\0";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case ' ':
+      return "space";
+    default:
+      break;
   }
   char text[8];
   std::snprintf(text, sizeof text, byte > 0x20 && byte < 0x7f ? "'%c'" : "0x%02x", static_cast<unsigned>(byte));
@@ -109,8 +116,8 @@ int overlap(const OverlapCommand& command) {
   std::optional<OutputFile> timeline;
   if (!command.timeline.empty()) {
     timeline.emplace(command.timeline, input);
-    if (timeline->target() == output.target() || (output.is_regular() && std::filesystem::weakly_canonical(command.timeline) ==
-                                                                             std::filesystem::weakly_canonical(command.out)))
+    if (timeline->target() == output.target() ||
+        (output.is_regular() && std::filesystem::weakly_canonical(command.timeline) == std::filesystem::weakly_canonical(command.out)))
       throw Failure("the timeline and the result would be the same file; give --timeline another name");
   }
 
@@ -123,13 +130,14 @@ int overlap(const OverlapCommand& command) {
   const Overlap measured = measure_overlap(result.times);
   const double rate = result.seconds > 0 ? static_cast<double>(result.bytes) / 1e9 / result.seconds : 0;
   const std::string hidden = text("%.0f %% of the transfer time hidden behind compute", 100 * measured.hidden_share());
-  const std::string how = text("%zu %s of %s, at most %zu in flight, %zu %s, %s device %d", result.chunks, result.chunks == 1 ? "chunk" : "chunks",
-                               to_text(options.chunk).c_str(), options.in_flight, options.streams, options.streams == 1 ? "stream" : "streams",
-                               RUNNEL_BACKEND, device.ordinal());
+  const std::string how = text("%zu %s of %s, at most %zu in flight, %zu %s, %s device %d", result.chunks,
+                               result.chunks == 1 ? "chunk" : "chunks", to_text(options.chunk).c_str(), options.in_flight, options.streams,
+                               options.streams == 1 ? "stream" : "streams", RUNNEL_BACKEND, device.ordinal());
   if (timeline) {
     const std::string name = std::filesystem::path{command.in}.filename().native();
-    const std::string svg = draw_timeline(result.times, result.chunks,
-                                          {name + " (" + command.table + "): " + to_text(result.bytes) + text(" at %.2f GB/s, ", rate) + hidden, how});
+    const std::string svg =
+        draw_timeline(result.times, result.chunks,
+                      {name + " (" + command.table + "): " + to_text(result.bytes) + text(" at %.2f GB/s, ", rate) + hidden, how});
     timeline->write({reinterpret_cast<const unsigned char*>(svg.data()), svg.size()});
     timeline->close();
   }

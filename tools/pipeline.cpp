@@ -201,8 +201,8 @@ class Pipeline {
 
 }  // namespace
 
-PipelineResult run_pipeline(runnel::Device device, InputFile& input, OutputFile& output, const ByteMap& map,
-                            const PipelineOptions& options, const std::function<void(std::uint64_t)>& progress) {
+PipelineResult run_pipeline(runnel::Device device, InputFile& input, OutputFile& output, const ByteMap& map, const PipelineOptions& options,
+                            const std::function<void(std::uint64_t)>& progress) {
   return Pipeline{device, input, output, map, options, progress}.run();
 }
 

@@ -36,10 +36,10 @@ void remove_all_and_end(int signal) {
 
 void watch_signals() {
   for (const int signal : ending_signals) {
-    struct ::sigaction found{};
+    struct ::sigaction found {};
     // A signal that is ignored stays ignored: that is what nohup relies on.
     if (::sigaction(signal, nullptr, &found) != 0 || found.sa_handler == SIG_IGN) continue;
-    struct ::sigaction action{};
+    struct ::sigaction action {};
     action.sa_handler = remove_all_and_end;
     ::sigaction(signal, &action, nullptr);
   }

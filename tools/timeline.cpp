@@ -76,8 +76,8 @@ class Picture {
   }
 
   std::string draw() {
-    append(svg_, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" font-size=\"13\">\n", width,
-           height_);
+    append(svg_, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" font-size=\"13\">\n",
+           width, height_);
     append(svg_, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", width, height_);
     draw_title();
     draw_legend();
@@ -129,8 +129,8 @@ class Picture {
   void draw_legend() {
     double at = left;
     for (const Kind& kind : kinds) {
-      append(svg_, "<rect x=\"%.1f\" y=\"70\" width=\"16\" height=\"16\" fill=\"%s\"/><text x=\"%.1f\" y=\"83\">%s</text>\n", at, kind.colour,
-             at + 22, kind.name);
+      append(svg_, "<rect x=\"%.1f\" y=\"70\" width=\"16\" height=\"16\" fill=\"%s\"/><text x=\"%.1f\" y=\"83\">%s</text>\n", at,
+             kind.colour, at + 22, kind.name);
       at += 160;
     }
     append(svg_, "<text x=\"%.1f\" y=\"83\" fill=\"#444\">numbers: chunks; empty: idle</text>\n", at);
@@ -142,11 +142,13 @@ class Picture {
     const int decimals = std::max(0, static_cast<int>(-std::floor(std::log10(step))));
     // Counted, not added up: the label of the hundredth tick is as exact as the first.
     for (double n = std::ceil(window_.start / step); n * step <= window_.stop; ++n) {
-      append(svg_, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>", x(n * step), top - 6, x(n * step), bottom + 4);
+      append(svg_, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>", x(n * step), top - 6, x(n * step),
+             bottom + 4);
       append(svg_, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#444\">%.*f</text>\n", x(n * step), bottom + 20, decimals,
              n * step);
     }
-    append(svg_, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">time since the start, ms</text>\n", (left + width - right) / 2, bottom + 44);
+    append(svg_, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">time since the start, ms</text>\n", (left + width - right) / 2,
+           bottom + 44);
   }
 
   void draw_lane(std::size_t lane, const char* name) {

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formatting as clang-format 14 (Debian 12's) does it; another version has another opinion."""
+import re
+import shutil
+import subprocess
+
+import repository
+
+tool = None
+for candidate in ('clang-format-14', 'clang-format'):
+    if shutil.which(candidate):
+        said = subprocess.run([candidate, '--version'], capture_output=True, text=True).stdout
+        if re.search(r'version 14\.', said):
+            tool = candidate
+            break
+if tool is None:
+    repository.skip('clang-format 14 is not here')
+
+paths = list(repository.files(endings=('.hpp', '.cpp', '.cu')))
+complaints = []
+for path in paths:
+    wanted = subprocess.run([tool, '--style=file', str(path)], capture_output=True, text=True, check=True, cwd=repository.ROOT).stdout
+    if wanted != path.read_text():
+        complaints.append(f'{repository.name(path)}: not as {tool} writes it; run {tool} -i on it')
+print(f'{len(paths)} files')
+repository.finish(complaints)

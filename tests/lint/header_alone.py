@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each public header compiles alone, with warnings as errors, and twice in one file.
+
+Arguments: the directory of the generated config.hpp, -- and the compiler's command."""
+import subprocess
+import sys
+import tempfile
+
+import repository
+
+generated, compiler = sys.argv[1], sys.argv[3:]
+FLAGS = ['-std=c++20', '-Wall', '-Wextra', '-Wpedantic', '-Wconversion', '-Wshadow', '-Werror', '-fsyntax-only',
+         '-I', str(repository.ROOT / 'include'), '-isystem', generated]
+# Interop headers need the other library; their own tests compile them.
+INTEROP = {'kokkos.hpp'}
+
+complaints = []
+headers = [path for path in repository.files('include', endings=('.hpp',)) if path.name not in INTEROP]
+for path in headers:
+    with tempfile.NamedTemporaryFile('w', suffix='.cpp') as source:
+        include = path.relative_to(repository.ROOT / 'include').as_posix()
+        source.write(f'#include <{include}>\n#include <{include}>\n')
+        source.flush()
+        done = subprocess.run([*compiler, *FLAGS, source.name], capture_output=True, text=True)
+        if done.returncode != 0:
+            complaints.append(f'{repository.name(path)} does not compile alone:\n{done.stderr}')
+print(f'{len(headers)} headers')
+repository.finish(complaints)

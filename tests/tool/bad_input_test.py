@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`runnel overlap` says no in one line, loses no input and leaves no half-written file."""
+import os
+import signal
+import subprocess
+import time
+
+import tool
+
+if not tool.has_device():
+    tool.skip('no device')
+
+DATA = b'some text\n' * 1000
+
+
+def refuses(what, *arguments, says, status=1, environment=None):
+    """The command fails with one line that has all of these words, and leaves the directory as it was."""
+    before = {name: tool.path(directory, name).stat() for name in os.listdir(directory)}
+    done = tool.run('overlap', *arguments, environment=environment)
+    error = done.stderr.decode()
+    good = done.returncode == status and error.startswith('runnel: ') and error.count('\n') == 1 and all(word in error for word in says)
+    after = {name: tool.path(directory, name).stat() for name in os.listdir(directory)}
+    same = before.keys() == after.keys() and all((before[name].st_ino, before[name].st_size) == (after[name].st_ino, after[name].st_size)
+                                                 for name in before)
+    tool.expect(good and same and source.read_bytes() == DATA, f'{what}: status {done.returncode}, {error.strip()}')
+
+
+with tool.scratch() as directory:
+    source, target = tool.path(directory, 'in'), tool.path(directory, 'out')
+    source.write_bytes(DATA)
+    upper = ('--table', 'upper')
+
+    refuses('missing input', *upper, tool.path(directory, 'none'), target, says=['cannot read', 'No such file', 'check the name'])
+    refuses('input is a directory', *upper, directory, target, says=['is a directory'])
+    refuses('input fails while it is read', *upper, '/proc/self/mem', target, says=['cannot read'])
+    refuses('empty name', *upper, source, '', says=['name'])
+    refuses('name with a line break', *upper, 'a\nb', target, says=['a?b'])
+
+    refuses('output is the input', *upper, source, source, says=['is the file to read'])
+    refuses('output is the input by another path', *upper, source, tool.path(directory, '.') / 'in', says=['is the file to read'])
+    (hard := tool.path(directory, 'hard')).hardlink_to(source)
+    refuses('output is a hard link to the input', *upper, source, hard, says=['is the file to read'])
+    (soft := tool.path(directory, 'soft')).symlink_to(source)
+    refuses('output is a link to the input', *upper, source, soft, says=['is the file to read'])
+    refuses('timeline is the input', *upper, '--timeline', source, source, target, says=['is the file to read'])
+    refuses('timeline is the output', *upper, '--timeline', target, source, target, says=['same file'])
+
+    refuses('output in a missing directory', *upper, source, tool.path(directory, 'no/out'), says=['cannot write', 'No such file'])
+    refuses('output is a directory', *upper, source, directory, says=['is a directory'])
+    refuses('output below a file', *upper, source, source / 'out', says=['cannot write', 'Not a directory'])
+    refuses('output is full', *upper, source, '/dev/full', says=['cannot write', 'No space left', 'free some space'])
+    refuses('timeline is full', *upper, '--timeline', '/dev/full', source, target, says=['cannot write', 'No space left'])
+    if os.geteuid() != 0:
+        locked = tool.path(directory, 'locked')
+        locked.write_bytes(b'')
+        locked.chmod(0)
+        refuses('unreadable input', *upper, locked, target, says=['cannot read', 'Permission denied'])
+        refuses('unwritable output', *upper, source, locked, says=['cannot write', 'Permission denied'])
+
+    for chunk in ('0', '0K', 'x', '12x', '1.5M', '-5', '', ' 1', '16 M', '99999999999999999999', '99999999999T'):
+        refuses(f'chunk of {chunk!r}', *upper, f'--chunk={chunk}', source, target, says=['--chunk'], status=2 if chunk == '' else 1)
+    refuses('chunk larger than memory', *upper, '--chunk', '1000T', source, target, says=['--chunk', 'memory', 'smaller'])
+    for option in ('--in-flight', '--streams'):
+        for number in ('0', '-1', 'x', '99999999999999'):
+            refuses(f'{option} {number}', *upper, f'{option}={number}', source, target, says=[option], status=2)
+    refuses('unknown device', *upper, '--device', 99, source, target, says=['no device 99'])
+    refuses('unknown table', '--table', 'nothing', source, target, says=['upper, lower, invert, rot13'])
+    refuses('no table', source, target, says=['--table'], status=2)
+    refuses('no output', *upper, source, says=['OUT'], status=2)
+
+    # What was there stays when the new one does not get whole.
+    target.write_bytes(b'old')
+    refuses('input fails, and the output was there', *upper, '/proc/self/mem', target, says=['cannot read'])
+    tool.expect(target.read_bytes() == b'old', 'the old file is as it was')
+
+    # A file system that fills up half way. The limit on the file's size is not that, but needs no rights.
+    limited = subprocess.run(['sh', '-c', 'trap "" XFSZ; ulimit -f 4; exec "$@"', 'sh', tool.RUNNEL, 'overlap', *upper, '--chunk', '1000',
+                              source, target], capture_output=True, timeout=tool.LIMIT_S)
+    tool.expect(limited.returncode == 1 and limited.stderr.count(b'\n') == 1 and target.read_bytes() == b'old',
+                'the file cannot grow: ' + limited.stderr.decode().strip())
+
+    # Signals, while the input keeps it waiting.
+    os.mkfifo(fifo := tool.path(directory, 'fifo'))
+    names = sorted(os.listdir(directory))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        running = subprocess.Popen([tool.RUNNEL, 'overlap', *upper, fifo, target], stderr=subprocess.PIPE)
+        with open(fifo, 'wb') as feeding:
+            feeding.write(DATA)
+            feeding.flush()
+            deadline = time.monotonic() + 30
+            while sorted(os.listdir(directory)) == names and time.monotonic() < deadline:
+                time.sleep(0.01)
+            tool.expect(sorted(os.listdir(directory)) != names, 'it writes beside the output')
+            running.send_signal(number)
+            running.wait(timeout=30)
+        running.stderr.close()
+        tool.expect(running.returncode == -number, f'{number.name} ends it')
+        tool.expect(sorted(os.listdir(directory)) == names and target.read_bytes() == b'old', f'{number.name} leaves nothing behind')

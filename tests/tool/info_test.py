@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`runnel info` says what there is, and in one line why there is nothing."""
+import tool
+
+done = tool.run('info')
+text = done.stdout.decode()
+tool.expect(done.returncode == 0 and text.startswith('runnel '), 'info works')
+
+if tool.has_device():
+    for word in ('backend', 'device 0', 'memory', 'priorities', 'copy engines', 'hardware queues', 'can'):
+        tool.expect(word in text, f'info says {word!r}')
+else:
+    tool.expect('none: ' in text, 'info says why there is no device')
+
+if 'backend            host' in text:
+    text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '3'}).stdout.decode()
+    tool.expect(text.count('\ndevice ') == 3, 'info lists every device')
+    done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '0'})
+    tool.expect(done.returncode == 0 and b'none: ' in done.stdout, 'no device is an answer')
+
+done = tool.run('info', '--why')
+tool.expect(done.returncode == 0 and done.stdout.count(b'\n') == 1, '--why prints one line')
+done = tool.run('--version')
+tool.expect(done.returncode == 0 and done.stdout.startswith(b'runnel '), '--version')

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`runnel overlap` writes what tr writes, for any size of file and chunk."""
+import os
+import random
+import subprocess
+import xml.etree.ElementTree
+
+import tool
+
+if not tool.has_device():
+    tool.skip('no device')
+
+TABLES = {
+    'upper': ['tr', 'a-z', 'A-Z'],
+    'lower': ['tr', 'A-Z', 'a-z'],
+    'rot13': ['tr', 'a-zA-Z', 'n-za-mN-ZA-M'],
+}
+
+
+def expected(table, data):
+    if table == 'invert':
+        return bytes(255 - byte for byte in data)
+    return subprocess.run(TABLES[table], input=data, capture_output=True, check=True, env={**os.environ, 'LC_ALL': 'C'}).stdout
+
+
+random.seed(1)
+with tool.scratch() as directory:
+    source, target = tool.path(directory, 'in'), tool.path(directory, 'out')
+
+    # Sizes around the chunk's, chunks that do not divide the file, fewer streams than chunks and more.
+    for size, chunk, in_flight, streams in [(1, '16M', 4, 4), (4095, '4K', 4, 4), (4096, '4K', 4, 4), (4097, '4K', 4, 4),
+                                            (100_000, '1000', 1, 1), (100_001, '1000', 3, 2), (1_000_003, '64K', 2, 5), (999, '1', 16, 3)]:
+        data = random.randbytes(size)
+        source.write_bytes(data)
+        for table in (*TABLES, 'invert'):
+            done = tool.run('overlap', '--table', table, '--chunk', chunk, '--in-flight', in_flight, '--streams', streams, source, target)
+            tool.expect(done.returncode == 0 and target.read_bytes() == expected(table, data),
+                        f'{table} of {size} bytes in chunks of {chunk}, {in_flight} in flight on {streams} streams {done.stderr.decode()}')
+
+    # The histogram is the input's.
+    source.write_bytes(b'a' * 750 + b'\n' * 250)
+    text = tool.run('overlap', '--table', 'upper', '--chunk', '7', source, target).stdout.decode()
+    lines = [line.split() for line in text.splitlines()]
+    tool.expect(any(line[:3] == ["'a'", '750', '75.0'] for line in lines) and any(line[:3] == ['\\n', '250', '25.0'] for line in lines),
+                'the histogram counts every byte')
+
+    # The picture opens, and has a bar for every step of every chunk.
+    picture = tool.path(directory, 'a.svg')
+    source.write_bytes(random.randbytes(500_000))
+    done = tool.run('overlap', '--table', 'lower', '--chunk', '100000', '--timeline', picture, source, target)
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    titles = [title.text for title in root.iter('{http://www.w3.org/2000/svg}title')]
+    for step in ('read', 'transfer in', 'compute', 'transfer out', 'write'):
+        tool.expect(sum(f', {step}' in title for title in titles) == 5, f'the timeline shows 5 times {step!r}')
+    done = tool.run('overlap', '--table', 'lower', '--chunk', '1000', '--timeline', picture, source, target)
+    tool.expect('excerpt, chunks 238 to 261 of 500' in picture.read_text(), 'of a long run the timeline shows an excerpt, and says so')
+
+    # Empty files, pipes, devices, links and files that are already there.
+    source.write_bytes(b'')
+    done = tool.run('overlap', '--table', 'upper', source, target)
+    tool.expect(done.returncode == 0 and target.read_bytes() == b'' and b'is empty' in done.stderr, 'an empty file gives an empty file')
+    data = random.randbytes(300_000)
+    done = tool.run('overlap', '--table', 'upper', '--chunk', '10000', '/dev/stdin', '/dev/stdout', input=data)
+    tool.expect(done.returncode == 0 and done.stdout == expected('upper', data), 'from a pipe to a pipe')
+    source.write_bytes(data)
+    done = tool.run('overlap', '--table', 'upper', source, '/dev/null')
+    tool.expect(done.returncode == 0 and tool.path('/dev', 'null').is_char_device(), 'a device is written to, not replaced')
+    target.chmod(0o640)
+    link = tool.path(directory, 'link')
+    link.symlink_to(target)
+    done = tool.run('overlap', '--table', 'upper', source, link)
+    tool.expect(done.returncode == 0 and link.is_symlink() and target.read_bytes() == expected('upper', data) and
+                target.stat().st_mode & 0o777 == 0o640, 'a link stays a link, and a file keeps its mode')
+    tool.expect(sorted(os.listdir(directory)) == ['a.svg', 'in', 'link', 'out'], 'nothing else was left behind')

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the command share: running it, and saying what was expected."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+RUNNEL = sys.argv[1]
+LIMIT_S = 120
+
+
+def run(*arguments, environment=None, **options):
+    return subprocess.run([RUNNEL, *map(str, arguments)], capture_output=True, timeout=LIMIT_S,
+                          env={**os.environ, **(environment or {})}, **options)
+
+
+def has_device():
+    return run('info', '--why').stdout.startswith(b'There is a device')
+
+
+def skip(reason):
+    print('skipped: ' + reason)
+    sys.exit(77)
+
+
+def expect(condition, what):
+    if not condition:
+        print('FAILED: ' + what)
+        sys.exit(1)
+    print('ok: ' + what)
+
+
+def scratch():
+    """A new directory that goes in the end; use as a context."""
+    return tempfile.TemporaryDirectory(prefix='runnel-test-')
+
+
+def path(directory, name):
+    return pathlib.Path(directory) / name

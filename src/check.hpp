@@ -13,7 +13,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[noreturn]] void throw_status(driver::status status, const char* operation);
 
 inline void check(driver::status status, const char* operation) {
-  if (status != driver::ok) [[unlikely]] throw_status(status, operation);
+  if (status != driver::ok) [[unlikely]]
+    throw_status(status, operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

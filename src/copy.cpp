@@ -71,8 +71,7 @@ CopyResult checked_copy(StreamRef stream, Rows to, Rows from, std::size_t width,
   require_rows(to_pointer, to.pitch, width, height, operation);
   require_rows(from_pointer, from.pitch, width, height, operation);
   if (to.begin == from.begin && to.pitch == from.pitch) return CopyResult::nothing;
-  if (overlap(to, from, width, height))
-    detail::throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
+  if (overlap(to, from, width, height)) detail::throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
 
   const bool asynchronous_anyway = driver::copies_pageable_asynchronously() && policy == Pageable::stage;
   const bool pageable = !asynchronous_anyway && (is_pageable(to_pointer, operation) || is_pageable(from_pointer, operation));
@@ -98,9 +97,8 @@ CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t 
 
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                    std::size_t height, Pageable policy) {
-  return checked_copy(stream, {to, to_pitch}, {from, from_pitch}, width, height, policy, [&](native::stream handle) {
-    return driver::copy_2d_async(to, to_pitch, from, from_pitch, width, height, handle);
-  });
+  return checked_copy(stream, {to, to_pitch}, {from, from_pitch}, width, height, policy,
+                      [&](native::stream handle) { return driver::copy_2d_async(to, to_pitch, from, from_pitch, width, height, handle); });
 }
 
 void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes) {

@@ -12,7 +12,9 @@ struct Counters {
   std::atomic<std::size_t> events{0};
   std::atomic<std::size_t> pinned_blocks{0};
   std::atomic<std::size_t> device_blocks{0};
-  std::atomic<std::size_t> host_functions{0};
+  // Two numbers on two cache lines: one is written where functions are enqueued, the other where they run.
+  alignas(64) std::atomic<std::size_t> host_functions_made{0};
+  alignas(64) std::atomic<std::size_t> host_functions_destroyed{0};
 };
 extern constinit Counters counters;
 

@@ -59,7 +59,8 @@ int device_count() noexcept {
 
 void require_device(int device, const char* operation) {
   const int count = device_count();
-  if (device >= 0 && device < count) [[likely]] return;
+  if (device >= 0 && device < count) [[likely]]
+    return;
   if (count == 0) throw_error(errc::no_device, operation, Device::why_none().c_str());
   char reason[80];
   std::snprintf(reason, sizeof reason, "there is no device %d: there %s %d, numbered from 0", device, count == 1 ? "is" : "are", count);
@@ -152,7 +153,9 @@ PriorityRange Device::priority_range() const {
   return detail::priority_range_of(ordinal_, "ask for a device's priority range");
 }
 
-int Device::async_engine_count() const { return detail::attribute(*this, driver::Attribute::async_engine_count, "ask for a device's copy engines"); }
+int Device::async_engine_count() const {
+  return detail::attribute(*this, driver::Attribute::async_engine_count, "ask for a device's copy engines");
+}
 int Device::multiprocessor_count() const {
   return detail::attribute(*this, driver::Attribute::multiprocessor_count, "ask for a device's multiprocessors");
 }

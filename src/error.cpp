@@ -20,36 +20,59 @@ class Category final : public std::error_category {
   [[nodiscard]] std::string message(int code) const override { return text(static_cast<errc>(code)); }
   [[nodiscard]] static const char* text(errc code) noexcept {
     switch (code) {
-      case errc::no_device: return "no device";
-      case errc::invalid_device: return "no such device";
-      case errc::invalid_argument: return "invalid argument";
-      case errc::invalid_handle: return "invalid handle";
-      case errc::out_of_memory: return "out of memory";
-      case errc::not_permitted: return "not permitted";
-      case errc::not_supported: return "not supported";
-      case errc::not_ready: return "not ready";
-      case errc::forked: return "used in a forked child";
-      case errc::capture: return "cannot be captured";
-      case errc::peer_access: return "no peer access";
-      case errc::driver_too_old: return "driver too old";
-      case errc::device_lost: return "device lost";
-      case errc::unreadable_source: return "unreadable source";
-      case errc::pool_exhausted: return "pool exhausted";
-      case errc::unknown: break;
+      case errc::no_device:
+        return "no device";
+      case errc::invalid_device:
+        return "no such device";
+      case errc::invalid_argument:
+        return "invalid argument";
+      case errc::invalid_handle:
+        return "invalid handle";
+      case errc::out_of_memory:
+        return "out of memory";
+      case errc::not_permitted:
+        return "not permitted";
+      case errc::not_supported:
+        return "not supported";
+      case errc::not_ready:
+        return "not ready";
+      case errc::forked:
+        return "used in a forked child";
+      case errc::capture:
+        return "cannot be captured";
+      case errc::peer_access:
+        return "no peer access";
+      case errc::driver_too_old:
+        return "driver too old";
+      case errc::device_lost:
+        return "device lost";
+      case errc::unreadable_source:
+        return "unreadable source";
+      case errc::pool_exhausted:
+        return "pool exhausted";
+      case errc::unknown:
+        break;
     }
     return "unknown error";
   }
   [[nodiscard]] std::error_condition default_error_condition(int code) const noexcept override {
     switch (static_cast<errc>(code)) {
       case errc::no_device:
-      case errc::invalid_device: return std::errc::no_such_device;
+      case errc::invalid_device:
+        return std::errc::no_such_device;
       case errc::invalid_argument:
-      case errc::invalid_handle: return std::errc::invalid_argument;
-      case errc::out_of_memory: return std::errc::not_enough_memory;
-      case errc::not_permitted: return std::errc::operation_not_permitted;
-      case errc::not_supported: return std::errc::operation_not_supported;
-      case errc::not_ready: return std::errc::resource_unavailable_try_again;
-      default: return {code, *this};
+      case errc::invalid_handle:
+        return std::errc::invalid_argument;
+      case errc::out_of_memory:
+        return std::errc::not_enough_memory;
+      case errc::not_permitted:
+        return std::errc::operation_not_permitted;
+      case errc::not_supported:
+        return std::errc::operation_not_supported;
+      case errc::not_ready:
+        return std::errc::resource_unavailable_try_again;
+      default:
+        return {code, *this};
     }
   }
 };

@@ -82,7 +82,8 @@ void EventBase::refuse_interprocess() const {
 native::event EventBase::handle_for(int device) {
   constexpr const char* operation = "record an event";
   native::event event = handle_.load(std::memory_order_acquire);
-  if (event != nullptr && device_.load(std::memory_order_relaxed) == device) [[likely]] return event;
+  if (event != nullptr && device_.load(std::memory_order_relaxed) == device) [[likely]]
+    return event;
   if (event != nullptr && borrowed_)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
   const driver::EventKind kind = kind_of(timed_, options_);

@@ -61,9 +61,14 @@ void return_event(native::event event, int device, driver::EventKind kind) noexc
   }
   const Postponed item{Postponed::What::event, event, {}, device, false};
   switch (release_mode()) {
-    case Release::now: release_native(item); break;
-    case Release::later: postpone(item); break;
-    case Release::never: break;
+    case Release::now:
+      release_native(item);
+      break;
+    case Release::later:
+      postpone(item);
+      break;
+    case Release::never:
+      break;
   }
 }
 

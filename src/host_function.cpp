@@ -16,7 +16,7 @@ namespace {
 struct Destroy {
   void operator()(HostFunction* function) const noexcept {
     function->destroy(function);
-    count_down(counters.host_functions);
+    count_up(counters.host_functions_destroyed);
   }
 };
 using Owned = std::unique_ptr<HostFunction, Destroy>;
@@ -40,7 +40,7 @@ void run_and_destroy(void* data) noexcept {
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   constexpr const char* operation = "launch a host function";
-  count_up(counters.host_functions);
+  count_up(counters.host_functions_made);
   Owned function{raw};
   enter(operation);
   Slot& slot = live_slot(Access::ref(base, id));

@@ -22,9 +22,14 @@ namespace {
 
 void release_memory(const Postponed& item) noexcept {
   switch (release_mode()) {
-    case Release::now: release_native(item); break;
-    case Release::later: postpone(item); break;
-    case Release::never: break;
+    case Release::now:
+      release_native(item);
+      break;
+    case Release::later:
+      postpone(item);
+      break;
+    case Release::never:
+      break;
   }
 }
 

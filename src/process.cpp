@@ -73,14 +73,18 @@ void look_before(const char* operation) {
   if (in_host_function)
     throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
   switch (phase.load(std::memory_order_acquire)) {
-    case Phase::unused: start(); break;
-    case Phase::live: drain_backlog(); break;
+    case Phase::unused:
+      start();
+      break;
+    case Phase::live:
+      drain_backlog();
+      break;
     case Phase::forked:
-      throw_error(errc::forked, operation, "this process was forked from one that had used the runtime; use exec, or fork before first use");
+      throw_error(errc::forked, operation,
+                  "this process was forked from one that had used the runtime; use exec, or fork before first use");
     case Phase::exiting:
       // Another thread may still be at work while one exits; failing under its feet would turn an orderly exit into an abort.
-      if (exiting_thread.load(std::memory_order_relaxed) == gettid())
-        throw_error(errc::not_permitted, operation, "the process is exiting");
+      if (exiting_thread.load(std::memory_order_relaxed) == gettid()) throw_error(errc::not_permitted, operation, "the process is exiting");
   }
 }
 
@@ -90,7 +94,8 @@ Release release_mode() noexcept {
       if (in_host_function) return Release::later;
       if (attention.load(std::memory_order_relaxed)) drain_backlog();
       return Release::now;
-    default: return Release::never;
+    default:
+      return Release::never;
   }
 }
 
@@ -110,10 +115,18 @@ void release_native(const Postponed& item) noexcept {
   };
   const ScopedDevice on{item.device, ScopedDevice::no_throw};
   switch (item.what) {
-    case Postponed::What::stream: drop(driver::stream_destroy(static_cast<native::stream>(item.handle))); break;
-    case Postponed::What::event: drop(driver::event_destroy(static_cast<native::event>(item.handle))); break;
-    case Postponed::What::pinned: drop(driver::free_host(item.handle)); break;
-    case Postponed::What::device: drop(item.on_stream ? driver::free_async(item.handle, item.stream) : driver::free_device(item.handle)); break;
+    case Postponed::What::stream:
+      drop(driver::stream_destroy(static_cast<native::stream>(item.handle)));
+      break;
+    case Postponed::What::event:
+      drop(driver::event_destroy(static_cast<native::event>(item.handle)));
+      break;
+    case Postponed::What::pinned:
+      drop(driver::free_host(item.handle));
+      break;
+    case Postponed::What::device:
+      drop(item.on_stream ? driver::free_async(item.handle, item.stream) : driver::free_device(item.handle));
+      break;
   }
 }
 

@@ -17,7 +17,8 @@ void look_before(const char* operation);
 
 /// Every operation that reaches the runtime begins with this. @throws where the runtime must not be called now
 inline void enter(const char* operation) {
-  if (attention.load(std::memory_order_relaxed) || in_host_function) [[unlikely]] look_before(operation);
+  if (attention.load(std::memory_order_relaxed) || in_host_function) [[unlikely]]
+    look_before(operation);
 }
 
 /// What a destructor does about the runtime.

@@ -95,9 +95,14 @@ void retire_stream(StreamSlot* base) noexcept {
   count_down(counters.streams);
   if (!owned) return;
   switch (release_mode()) {
-    case Release::now: release_native(item); break;
-    case Release::later: postpone(item); break;
-    case Release::never: break;
+    case Release::now:
+      release_native(item);
+      break;
+    case Release::later:
+      postpone(item);
+      break;
+    case Release::never:
+      break;
   }
 }
 
@@ -193,7 +198,8 @@ void wait_for(StreamRef stream, const detail::EventBase& event) {
 /// Sharing it would be harmless to order but could make a stream wait for more than it was promised.
 class WaitEvent {
  public:
-  WaitEvent(detail::Slot& slot, const char* operation) : slot_{slot}, own_{!slot.wait_event_busy.exchange(true, std::memory_order_acquire)} {
+  WaitEvent(detail::Slot& slot, const char* operation)
+      : slot_{slot}, own_{!slot.wait_event_busy.exchange(true, std::memory_order_acquire)} {
     if (own_ && slot.wait_event != nullptr) [[likely]] {
       event_ = slot.wait_event;
       return;

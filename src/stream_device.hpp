@@ -13,7 +13,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 class StreamDevice {
  public:
   StreamDevice(const Slot& slot, const char* operation) {
-    if (slot.is_default) [[unlikely]] device_.emplace(slot.device, operation);
+    if (slot.is_default) [[unlikely]]
+      device_.emplace(slot.device, operation);
   }
 
  private:

@@ -75,7 +75,8 @@ void free_slot(Slot* slot) noexcept {
 
 Slot& live_slot(StreamRef stream) {
   StreamSlot* const slot = Access::slot(stream);
-  if (!is_live(slot, stream.id())) [[unlikely]] throw_dead_stream(stream.id());
+  if (!is_live(slot, stream.id())) [[unlikely]]
+    throw_dead_stream(stream.id());
   return static_cast<Slot&>(*slot);
 }
 
@@ -103,7 +104,8 @@ void keep_failure(StreamSlot* base, std::uint64_t id, std::exception_ptr failure
 }
 
 void deliver_failure(Slot& slot) {
-  if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]] return;
+  if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
+    return;
   std::exception_ptr failure;
   {
     const std::lock_guard lock{slot.failure_mutex};

@@ -33,17 +33,20 @@ status copy_async(void* to, const void* from, std::size_t bytes, native::stream 
 status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
                      native::stream stream) noexcept {
   return enqueue(stream, [=] {
-    for (std::size_t row = 0; row < height; ++row)
-      std::memcpy(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
+    for (std::size_t row = 0; row < height; ++row) std::memcpy(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
   });
 }
 
 status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
   switch (width) {
-    case 1: return enqueue(stream, [=] { std::memset(to, static_cast<int>(value), count); });
-    case 2: return enqueue(stream, [=] { std::fill_n(static_cast<std::uint16_t*>(to), count, static_cast<std::uint16_t>(value)); });
-    case 4: return enqueue(stream, [=] { std::fill_n(static_cast<std::uint32_t*>(to), count, value); });
-    default: return host::invalid_argument;
+    case 1:
+      return enqueue(stream, [=] { std::memset(to, static_cast<int>(value), count); });
+    case 2:
+      return enqueue(stream, [=] { std::fill_n(static_cast<std::uint16_t*>(to), count, static_cast<std::uint16_t>(value)); });
+    case 4:
+      return enqueue(stream, [=] { std::fill_n(static_cast<std::uint32_t*>(to), count, value); });
+    default:
+      return host::invalid_argument;
   }
 }
 

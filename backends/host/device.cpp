@@ -31,10 +31,20 @@ thread_local constinit int current = 0;
   const unsigned long long number = std::strtoull(text, &end, 10);
   int shift = 0;
   switch (*end) {
-    case 'K': case 'k': shift = 10; break;
-    case 'M': case 'm': shift = 20; break;
-    case 'G': case 'g': shift = 30; break;
-    default: break;
+    case 'K':
+    case 'k':
+      shift = 10;
+      break;
+    case 'M':
+    case 'm':
+      shift = 20;
+      break;
+    case 'G':
+    case 'g':
+      shift = 30;
+      break;
+    default:
+      break;
   }
   return static_cast<std::size_t>(number) << shift;
 }
@@ -113,14 +123,24 @@ status device_name(char* text, std::size_t size, int device) noexcept {
 status device_attribute(int& value, Attribute attribute, int device) noexcept {
   if (!exists(device)) return status_of(errc::invalid_device);
   switch (attribute) {
-    case Attribute::async_engine_count: value = 2; break;
-    case Attribute::multiprocessor_count: value = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); break;
-    case Attribute::hardware_queues: value = 0; break;  // every busy stream has a thread
+    case Attribute::async_engine_count:
+      value = 2;
+      break;
+    case Attribute::multiprocessor_count:
+      value = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+      break;
+    case Attribute::hardware_queues:
+      value = 0;
+      break;  // every busy stream has a thread
     case Attribute::can_map_host_memory:
     case Attribute::pageable_memory_access:
     case Attribute::pageable_memory_access_uses_host_page_tables:
-    case Attribute::memory_pools: value = 1; break;
-    case Attribute::stream_memory_operations: value = 0; break;
+    case Attribute::memory_pools:
+      value = 1;
+      break;
+    case Attribute::stream_memory_operations:
+      value = 0;
+      break;
   }
   return ok;
 }

@@ -63,10 +63,10 @@ class Worker {
     return std::chrono::seconds{t.tv_sec} + std::chrono::nanoseconds{t.tv_nsec};
   }
 
-  LanePtr given_;                     // handed over while idle, announced by:
+  LanePtr given_;  // handed over while idle, announced by:
   std::atomic<bool> assigned_{false};
-  std::atomic<bool> has_slot_{true};  // counts against the cores; taken away by the monitor
-  std::atomic<std::uint32_t> task_{0};    // changes with every task
+  std::atomic<bool> has_slot_{true};    // counts against the cores; taken away by the monitor
+  std::atomic<std::uint32_t> task_{0};  // changes with every task
   std::atomic<bool> asleep_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -100,7 +100,9 @@ class Engine {
   static constexpr auto tick = 250us;
   static constexpr auto long_task = 10ms;
 
-  [[nodiscard]] static std::size_t queue_of(const Lane& lane) noexcept { return static_cast<std::size_t>(lane.priority() - greatest_priority); }
+  [[nodiscard]] static std::size_t queue_of(const Lane& lane) noexcept {
+    return static_cast<std::size_t>(lane.priority() - greatest_priority);
+  }
   void enqueue(LanePtr lane);
   [[nodiscard]] LanePtr dequeue();
   void update_best() noexcept;
@@ -133,39 +135,69 @@ void start(LanePtr lane) { engine().start(std::move(lane)); }
 
 // Lane
 
-std::uint64_t Lane::submit(Task* task) {
-  bool start_it;
-  std::uint64_t number;
+Lane::~Lane() {
+  while (first_ != nullptr) delete std::exchange(first_, first_->next);
+  delete spare_;
+}
+
+std::uint64_t Lane::append(void (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work) {
+  std::uint64_t number = 0;
   {
-    const std::lock_guard lock{mutex_};
-    if (first_ == nullptr)
-      first_ = task;
-    else
-      last_->next = task;
-    last_ = task;
+    std::unique_lock lock{lock_};
+    const auto place = [&] { return submitted_.load(std::memory_order_relaxed) % TaskBlock::size; };
+    if (place() == 0 && spare_ == nullptr) {
+      lock.unlock();
+      auto fresh = std::make_unique<TaskBlock>();
+      lock.lock();
+      if (spare_ == nullptr) spare_ = fresh.release();
+    }
+    if (place() == 0) {  // the last block is full
+      TaskBlock* const block = std::exchange(spare_, nullptr);
+      block->next = nullptr;
+      (last_ == nullptr ? first_ : last_->next) = block;
+      last_ = block;
+    }
+    Task& task = last_->tasks[place()];
+    task.run = run;
+    move_in(task.payload, work);
     number = submitted_.load(std::memory_order_relaxed) + 1;
     submitted_.store(number, std::memory_order_release);
-    start_it = !std::exchange(busy_, true);
+    if (std::exchange(busy_, true)) return number;
   }
-  if (start_it) host::start(shared_from_this());
+  host::start(shared_from_this());
   return number;
 }
 
 void Lane::submit_wait(const LanePtr& other, std::uint64_t until) {
-  if (other.get() != this && other->completed() < until) submit(new Wait{other, until});
+  if (other.get() == this || other->completed() >= until) return;
+  Wait wait{other, until};
+  const auto move_in = [](void* payload, void* from) noexcept { new (payload) Wait{std::move(*static_cast<Wait*>(from))}; };
+  append(nullptr, move_in, &wait);
 }
 
-Task* Lane::take_tasks() noexcept {
-  const std::lock_guard lock{mutex_};
-  if (first_ == nullptr) busy_ = false;
-  last_ = nullptr;
-  return std::exchange(first_, nullptr);
+bool Lane::try_to_rest() noexcept {
+  if (!idle()) return false;
+  const std::lock_guard lock{lock_};
+  busy_ = !idle();
+  return !busy_;
+}
+
+Task& Lane::front() noexcept {
+  const std::uint64_t done = completed_.load(std::memory_order_relaxed);
+  const std::size_t place = done % TaskBlock::size;
+  if (place == 0 && done != 0) {
+    std::unique_ptr<TaskBlock> emptied{std::exchange(first_, first_->next)};
+    const std::lock_guard lock{lock_};
+    if (spare_ == nullptr) spare_ = emptied.release();
+  }
+  return first_->tasks[place];
 }
 
 void Lane::complete_one() noexcept {
   // Sequentially consistent on both sides: either the waiter sees the new number or this sees the waiter.
   completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-  if (waiter_count_.load(std::memory_order_seq_cst) != 0) [[unlikely]] wake_waiters();
+  if (waiter_count_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+    wake_waiters();
 }
 
 void Lane::wake_waiters() noexcept {
@@ -232,24 +264,18 @@ void Worker::loop(LanePtr lane) {
 }
 
 void Worker::run(LanePtr& lane) {
-  for (unsigned count = 1;; ++count) {
-    if (lane->begun_ == nullptr) {
-      lane->begun_ = lane->take_tasks();
-      if (lane->begun_ == nullptr) return;  // idle: from here on the lane may be started again, by another worker
-    }
-    Task* const task = lane->begun_;
-    if (task->run_and_delete == nullptr) {
-      Wait* const wait = static_cast<Wait*>(task);
-      if (wait->lane->completed() < wait->until) {
-        const LanePtr other = wait->lane;  // the lane may resume, and delete the wait, before add_waiter is over
-        if (other->add_waiter({wait->until, lane, nullptr})) return;
+  for (unsigned count = 1; !lane->try_to_rest(); ++count) {
+    Task& task = lane->front();
+    if (task.run == nullptr) {
+      Wait& wait = *reinterpret_cast<Wait*>(task.payload);
+      if (wait.lane->completed() < wait.until) {
+        const LanePtr other = wait.lane;  // the lane may go on, and destroy the wait, before add_waiter is over
+        if (other->add_waiter({wait.until, lane, nullptr})) return;
       }
-      lane->begun_ = task->next;
-      delete wait;
+      wait.~Wait();
     } else {
-      lane->begun_ = task->next;
       task_.store(task_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      task->run_and_delete(task);
+      task.run(task.payload);
     }
     lane->complete_one();
     if (engine().must_yield(*this, *lane, count % 32 == 0)) [[unlikely]] {

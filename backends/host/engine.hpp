@@ -5,14 +5,19 @@
 /// an event is a lane and a number, recording one costs no allocation, and waiting for one that has happened costs nothing at all.
 #pragma once
 
+#include "spin_lock.hpp"
+
 #include <runnel/config.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,29 +26,27 @@ namespace runnel::inline RUNNEL_ABI::host {
 class Lane;
 using LanePtr = std::shared_ptr<Lane>;
 
-/// One piece of work, on the heap.
-struct Task {
-  Task* next = nullptr;
-  void (*run_and_delete)(Task*) noexcept;  // null: a Wait
-};
+/// One piece of work, in place in its lane's queue.
+struct alignas(64) Task {
+  static constexpr std::size_t room = 64 - sizeof(void*);
 
-template <class F>
-struct TaskOf : Task {
-  explicit TaskOf(F f)
-      : Task{nullptr,
-             [](Task* self) noexcept {
-               const std::unique_ptr<TaskOf> task{static_cast<TaskOf*>(self)};
-               task->work();
-             }},
-        work{std::move(f)} {}
-  F work;
+  /// Runs what `payload` holds, and destroys it. Null: the payload is a Wait.
+  void (*run)(void* payload) noexcept;
+  alignas(void*) std::byte payload[room];
 };
+static_assert(sizeof(Task) == 64);
 
 /// Holds its lane up until another lane has come to a number; no thread waits meanwhile.
-struct Wait : Task {
-  Wait(LanePtr other, std::uint64_t number) : Task{nullptr, nullptr}, lane{std::move(other)}, until{number} {}
+struct Wait {
   LanePtr lane;
   std::uint64_t until;
+};
+
+/// Tasks come and go in blocks, so that submitting one allocates nothing most of the time.
+struct TaskBlock {
+  static constexpr std::size_t size = 63;
+  Task tasks[size];
+  TaskBlock* next = nullptr;
 };
 
 class Lane : public std::enable_shared_from_this<Lane> {
@@ -51,14 +54,25 @@ class Lane : public std::enable_shared_from_this<Lane> {
   explicit Lane(int priority) noexcept : priority_{priority} {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
+  ~Lane();
 
   [[nodiscard]] int priority() const noexcept { return priority_; }
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
   [[nodiscard]] bool idle() const noexcept { return completed() >= submitted(); }
 
-  /// Takes the task over; returns its number.
-  std::uint64_t submit(Task* task);
+  /// Enqueues work; returns its number.
+  template <class F>
+  std::uint64_t submit(F work) {
+    static_assert(sizeof(F) <= Task::room && std::is_nothrow_move_constructible_v<F>);
+    const auto run = [](void* payload) noexcept {
+      F& own = *static_cast<F*>(payload);
+      own();
+      own.~F();
+    };
+    const auto move_in = [](void* payload, void* from) noexcept { new (payload) F{std::move(*static_cast<F*>(from))}; };
+    return append(run, move_in, &work);
+  }
   /// A Wait, unless what it would wait for has happened.
   void submit_wait(const LanePtr& other, std::uint64_t until);
   /// Holds the calling thread until task `number` is done. `spin`: look a few microseconds before sleeping.
@@ -75,23 +89,27 @@ class Lane : public std::enable_shared_from_this<Lane> {
     bool* done;
   };
 
-  /// The tasks submitted since the last call; null if there are none, and the lane is idle from then on.
-  [[nodiscard]] Task* take_tasks() noexcept;
+  /// Appends a task; `move_in` moves `work` into its payload.
+  std::uint64_t append(void (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work);
+  /// False if there is more to run; else the lane is idle from then on, and may be started by anyone.
+  [[nodiscard]] bool try_to_rest() noexcept;
+  /// The first task that is not done; there is one.
+  [[nodiscard]] Task& front() noexcept;
   void complete_one() noexcept;
   void wake_waiters() noexcept;
   /// False if `number` is done already.
   [[nodiscard]] bool add_waiter(const Waiter& waiter);
 
   const int priority_;
-  std::mutex mutex_;      // guards the queue and busy_
-  bool busy_ = false;     // some worker runs it, or it waits for one, or for another lane
-  Task* first_ = nullptr;
-  Task* last_ = nullptr;
+
+  detail::SpinLock lock_;  // guards the end of the queue and busy_
+  bool busy_ = false;      // some worker runs it, or it waits for one, or for another lane
+  TaskBlock* last_ = nullptr;
+  TaskBlock* spare_ = nullptr;  // one block is kept for the next that is needed
   std::atomic<std::uint64_t> submitted_{0};
 
-  Task* begun_ = nullptr;  // taken from the queue, not yet run: touched only by whoever runs the lane
+  alignas(64) TaskBlock* first_ = nullptr;  // touched only by whoever runs the lane, once it is there
   std::atomic<std::uint64_t> completed_{0};
-
   std::mutex waiters_mutex_;
   std::condition_variable waiters_wake_;
   std::atomic<std::size_t> waiter_count_{0};
@@ -104,10 +122,5 @@ inline constexpr int greatest_priority = -1;
 
 /// Makes a ready lane run, at once if a core is free or nothing that runs makes progress, else when its turn comes.
 void start(LanePtr lane);
-
-template <class F>
-std::uint64_t submit(Lane& lane, F work) {
-  return lane.submit(new TaskOf<F>{std::move(work)});
-}
 
 }  // namespace runnel::inline RUNNEL_ABI::host

@@ -83,7 +83,7 @@ template <class F>
 std::uint64_t submit_in_order(native::stream handle, F work) {
   native::host_stream& stream = resolve(handle);
   const OrderedSubmission in_order{stream};
-  return submit(*stream.lane, std::move(work));
+  return stream.lane->submit(std::move(work));
 }
 
 }  // namespace host

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What runnel's operations cost the calling thread. Each has a raw counterpart of the same name in raw_*.cpp, in the same binary.
+#include "batches.hpp"
+
+#include <runnel/runnel.hpp>
+
+namespace {
+
+using namespace runnel;
+using bench::repeated;
+using bench::repeated_singly;
+using bench::timed_batches;
+
+constexpr int batch = 500;
+
+void wait_stream(benchmark::State& state) {
+  const Stream a, b;
+  timed_batches(
+      state, batch, [&] { b.wait_stream(a); }, [&] { b.synchronize(); });
+}
+BENCHMARK(wait_stream)->Name("wait_stream/runnel")->Apply(repeated);
+
+void record(benchmark::State& state) {
+  const Stream a;
+  Event event;
+  timed_batches(
+      state, batch, [&] { a.record_event(event); }, [&] { a.synchronize(); });
+}
+BENCHMARK(record)->Name("record/runnel")->Apply(repeated);
+
+void record_and_wait(benchmark::State& state) {
+  const Stream a, b;
+  Event event;
+  timed_batches(
+      state, batch,
+      [&] {
+        a.record_event(event);
+        b.wait_event(event);
+      },
+      [&] { b.synchronize(); });
+}
+BENCHMARK(record_and_wait)->Name("record + wait/runnel")->Apply(repeated);
+
+/// The same while the first stream has work, so that the wait is a real one.
+void record_and_wait_busy(benchmark::State& state) {
+  const Stream a, b;
+  Event event;
+  timed_batches(
+      state, batch,
+      [&] {
+        a.launch_host_func([] {});
+        a.record_event(event);
+        b.wait_event(event);
+      },
+      [&] { b.synchronize(); });
+}
+BENCHMARK(record_and_wait_busy)->Name("host function + record + wait/runnel")->Apply(repeated);
+
+void query(benchmark::State& state) {
+  const Stream a;
+  timed_batches(
+      state, batch, [&] { benchmark::DoNotOptimize(a.query()); }, [] {});
+}
+BENCHMARK(query)->Name("query, idle/runnel")->Apply(repeated);
+
+void create_and_destroy(benchmark::State& state) {
+  timed_batches(
+      state, 100, [] { const Stream stream; }, [] {});
+}
+BENCHMARK(create_and_destroy)->Name("stream create + destroy/runnel")->Apply(repeated);
+
+void host_function(benchmark::State& state) {
+  const Stream a;
+  timed_batches(
+      state, batch, [&] { a.launch_host_func([] {}); }, [&] { a.synchronize(); });
+}
+BENCHMARK(host_function)->Name("host function, enqueue/runnel")->Apply(repeated);
+
+void round_trip(benchmark::State& state) {
+  const Stream a;
+  for (auto _ : state) {
+    a.launch_host_func([] {});
+    a.synchronize();
+  }
+}
+BENCHMARK(round_trip)->Name("host function, round trip/runnel")->Apply(repeated_singly);
+
+void device_memory(benchmark::State& state) {
+  const Stream a;
+  timed_batches(
+      state, 100, [&] { const DeviceBuffer<char> buffer(std::size_t{1} << 20, a); }, [&] { a.synchronize(); });
+}
+BENCHMARK(device_memory)->Name("device memory 1 MiB, allocate + free/runnel")->Apply(repeated);
+
+void current_stream_read(benchmark::State& state) {
+  const Stream a;
+  const StreamGuard with{a};
+  timed_batches(
+      state, 10000, [] { benchmark::DoNotOptimize(current_stream()); }, [] {});
+}
+BENCHMARK(current_stream_read)->Name("current stream, read/runnel")->Apply(repeated);
+
+void guard(benchmark::State& state) {
+  const Stream a;
+  timed_batches(
+      state, 10000, [&] { const StreamGuard with{a}; }, [] {});
+}
+BENCHMARK(guard)->Name("guard enter + leave, same device/runnel")->Apply(repeated);
+
+void lease(benchmark::State& state) {
+  StreamPool pool{Device::current()};
+  timed_batches(
+      state, 10000, [&] { const StreamLease lease = pool.acquire(); }, [] {});
+}
+BENCHMARK(lease)->Name("pool lease + return/runnel")->Apply(repeated);
+
+}  // namespace

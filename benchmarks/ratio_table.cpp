@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Runs everything and prints one row an operation: the raw call, runnel, their ratio, and the goal where there is one.
+#include <benchmark/benchmark.h>
+#include <runnel/runnel.hpp>
+
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+struct Row {
+  std::optional<double> raw, runnel;
+};
+
+/// Keeps the medians.
+class Medians : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      if (run.error_occurred) {
+        std::fprintf(stderr, "%s: %s\n", run.benchmark_name().c_str(), run.error_message.c_str());
+        failed_ = true;
+      }
+      if (run.aggregate_name != "median") continue;
+      const std::string& name = run.run_name.function_name;
+      const std::size_t slash = name.rfind('/');
+      const std::string operation = name.substr(0, slash);
+      if (!rows_.contains(operation)) order_.push_back(operation);
+      (name.substr(slash + 1) == "raw" ? rows_[operation].raw : rows_[operation].runnel) = run.GetAdjustedRealTime();
+    }
+  }
+
+  /// True if every benchmark ran.
+  bool print() const {
+    const auto number = [](std::optional<double> ns) {
+      char text[32] = "-";
+      if (ns) std::snprintf(text, sizeof text, *ns < 100 ? "%.1f" : "%.0f", *ns);
+      return std::string{text};
+    };
+    std::printf("%-42s %12s %12s %8s\n", "operation", "raw, ns", "runnel, ns", "ratio");
+    for (const std::string& operation : order_) {
+      const Row& row = rows_.at(operation);
+      char ratio[32] = "-";
+      if (row.raw && row.runnel) std::snprintf(ratio, sizeof ratio, "%.2f", *row.runnel / *row.raw);
+      std::printf("%-42s %12s %12s %8s\n", operation.c_str(), number(row.raw).c_str(), number(row.runnel).c_str(), ratio);
+    }
+    return !failed_;
+  }
+
+ private:
+  std::map<std::string, Row> rows_;
+  std::vector<std::string> order_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  if (runnel::Device::count() == 0) {
+    std::printf("no device: %s\n", runnel::Device::why_none().c_str());
+    return 77;  // a skip
+  }
+  std::printf("%s, %s\n", RUNNEL_BACKEND, runnel::Device::current().name().c_str());
+  Medians medians;
+  benchmark::RunSpecifiedBenchmarks(&medians);
+  return medians.print() ? 0 : 1;
+}

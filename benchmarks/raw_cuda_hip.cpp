@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The floor on CUDA and HIP: the same operations as plain runtime calls, events reused.
+#include "batches.hpp"
+#include "runtime.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+using bench::repeated;
+using bench::repeated_singly;
+using bench::timed_batches;
+namespace rt = runnel::rt;
+
+void must(int status) {
+  if (status == 0) return;
+  std::fprintf(stderr, "raw runtime call failed: %d\n", status);
+  std::exit(1);
+}
+
+struct RawStream {
+  RawStream() { must(rt::stream_create_with_priority(&handle, rt::stream_non_blocking, 0)); }
+  ~RawStream() { must(rt::stream_destroy(handle)); }
+  rt::stream handle{};
+};
+struct RawEvent {
+  RawEvent() { must(rt::event_create_with_flags(&handle, rt::event_disable_timing)); }
+  ~RawEvent() { must(rt::event_destroy(handle)); }
+  rt::event handle{};
+};
+
+void wait_stream(benchmark::State& state) {
+  const RawStream a, b;
+  const RawEvent event;
+  timed_batches(
+      state, 500,
+      [&] {
+        must(rt::event_record(event.handle, a.handle));
+        must(rt::stream_wait_event(b.handle, event.handle, 0));
+      },
+      [&] { must(rt::stream_synchronize(b.handle)); });
+}
+BENCHMARK(wait_stream)->Name("wait_stream/raw")->Apply(repeated);
+BENCHMARK(wait_stream)->Name("record + wait/raw")->Apply(repeated);
+
+void record(benchmark::State& state) {
+  const RawStream a;
+  const RawEvent event;
+  timed_batches(
+      state, 500, [&] { must(rt::event_record(event.handle, a.handle)); }, [&] { must(rt::stream_synchronize(a.handle)); });
+}
+BENCHMARK(record)->Name("record/raw")->Apply(repeated);
+
+void record_and_wait_busy(benchmark::State& state) {
+  const RawStream a, b;
+  const RawEvent event;
+  timed_batches(
+      state, 500,
+      [&] {
+        must(rt::launch_host_func(
+            a.handle, [](void*) {}, nullptr));
+        must(rt::event_record(event.handle, a.handle));
+        must(rt::stream_wait_event(b.handle, event.handle, 0));
+      },
+      [&] { must(rt::stream_synchronize(b.handle)); });
+}
+BENCHMARK(record_and_wait_busy)->Name("host function + record + wait/raw")->Apply(repeated);
+
+void query(benchmark::State& state) {
+  const RawStream a;
+  timed_batches(
+      state, 500, [&] { must(rt::stream_query(a.handle)); }, [] {});
+}
+BENCHMARK(query)->Name("query, idle/raw")->Apply(repeated);
+
+void create_and_destroy(benchmark::State& state) {
+  timed_batches(
+      state, 100, [] { const RawStream stream; }, [] {});
+}
+BENCHMARK(create_and_destroy)->Name("stream create + destroy/raw")->Apply(repeated);
+
+void host_function(benchmark::State& state) {
+  const RawStream a;
+  timed_batches(
+      state, 500,
+      [&] {
+        must(rt::launch_host_func(
+            a.handle, [](void*) {}, nullptr));
+      },
+      [&] { must(rt::stream_synchronize(a.handle)); });
+}
+BENCHMARK(host_function)->Name("host function, enqueue/raw")->Apply(repeated);
+
+void round_trip(benchmark::State& state) {
+  const RawStream a;
+  for (auto _ : state) {
+    must(rt::launch_host_func(
+        a.handle, [](void*) {}, nullptr));
+    must(rt::stream_synchronize(a.handle));
+  }
+}
+BENCHMARK(round_trip)->Name("host function, round trip/raw")->Apply(repeated_singly);
+
+void device_memory(benchmark::State& state) {
+  const RawStream a;
+  timed_batches(
+      state, 100,
+      [&] {
+        void* pointer = nullptr;
+        must(rt::malloc_async(&pointer, std::size_t{1} << 20, a.handle));
+        must(rt::free_async(pointer, a.handle));
+      },
+      [&] { must(rt::stream_synchronize(a.handle)); });
+}
+BENCHMARK(device_memory)->Name("device memory 1 MiB, allocate + free/raw")->Apply(repeated);
+
+}  // namespace

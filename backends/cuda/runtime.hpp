@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <type_traits>
 
-#include "stream_device.hpp"
+#include "driver_functions.hpp"
 
 static_assert(CUDART_VERSION >= 12000, "runnel needs CUDA 12 or later");
 
@@ -110,8 +110,9 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 inline constexpr auto copy_default = cudaMemcpyDefault;
 inline constexpr auto copy_async = &cudaMemcpyAsync;
 inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
-inline constexpr auto copy_peer_async = &cudaMemcpyPeerAsync;
 inline constexpr auto fill_async = &cudaMemsetAsync;
+inline constexpr auto fill_16_async = &cuda_fill_16;
+inline constexpr auto fill_32_async = &cuda_fill_32;
 inline constexpr auto fill_2d_async = &cudaMemset2DAsync;
 
 }  // namespace runnel::inline RUNNEL_ABI::rt

@@ -14,12 +14,15 @@ status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size
   return rt::copy_2d_async(to, to_pitch, from, from_pitch, width, height, rt::copy_default, stream);
 }
 
-status copy_peer_async(void* to, int to_device, const void* from, int from_device, std::size_t bytes, native::stream stream) noexcept {
-  return rt::copy_peer_async(to, to_device, from, from_device, bytes, stream);
-}
-
-status fill_async(void* to, unsigned char value, std::size_t bytes, native::stream stream) noexcept {
-  return rt::fill_async(to, value, bytes, stream);
+status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
+  switch (width) {
+    case 4:
+      return rt::fill_32_async(to, value, count, stream);
+    case 2:
+      return rt::fill_16_async(to, value, count, stream);
+    default:
+      return rt::fill_async(to, static_cast<unsigned char>(value), count, stream);
+  }
 }
 
 status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,

@@ -7,12 +7,13 @@
 #include <runnel/native.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <new>
 #include <type_traits>
 
 #ifdef __HIP_PLATFORM_NVIDIA__
-#include "../cuda/stream_device.hpp"
+#include "../cuda/driver_functions.hpp"
 #endif
 
 namespace runnel::inline RUNNEL_ABI::rt {
@@ -196,8 +197,21 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 inline constexpr auto copy_default = hipMemcpyDefault;
 inline constexpr auto copy_async = &hipMemcpyAsync;
 inline constexpr auto copy_2d_async = &hipMemcpy2DAsync;
-inline constexpr auto copy_peer_async = &hipMemcpyPeerAsync;
 inline constexpr auto fill_async = &hipMemsetAsync;
+inline error fill_16_async(void* to, std::uint32_t value, std::size_t count, native::stream stream) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  return hipCUDAErrorTohipError(cuda_fill_16(to, value, count, stream));  // hipMemsetD16Async is a driver function there
+#else
+  return hipMemsetD16Async(to, static_cast<unsigned short>(value), count, stream);
+#endif
+}
+inline error fill_32_async(void* to, std::uint32_t value, std::size_t count, native::stream stream) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  return hipCUDAErrorTohipError(cuda_fill_32(to, value, count, stream));
+#else
+  return hipMemsetD32Async(to, static_cast<int>(value), count, stream);
+#endif
+}
 inline constexpr auto fill_2d_async = &hipMemset2DAsync;
 
 }  // namespace runnel::inline RUNNEL_ABI::rt

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 144 to 164: copies and fills. Case 149 has no counterpart: no direction is ever given.
+#include <array>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <variant>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Copies = Conformance;
+using CopiesTwo = TwoDevices;
+using Bytes = std::vector<unsigned char>;
+
+constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t page = 4096;
+constexpr std::size_t large = (std::size_t{1} << 20) + 1;  // too large to be taken at the call
+
+Bytes pattern(std::size_t size, unsigned seed = 1) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
+  return bytes;
+}
+
+/// Bytes in one of the three kinds of memory.
+class Block {
+ public:
+  Block(MemoryKind kind, std::size_t size, StreamRef stream) {
+    if (kind == MemoryKind::pageable) memory_.emplace<Bytes>(size);
+    if (kind == MemoryKind::pinned) memory_.emplace<PinnedBuffer<unsigned char>>(size);
+    if (kind == MemoryKind::device) memory_.emplace<DeviceBuffer<unsigned char>>(size, stream);
+  }
+  [[nodiscard]] unsigned char* data() {
+    return std::visit(
+        [](auto& memory) -> unsigned char* {
+          if constexpr (requires { memory.data(); })
+            return memory.data();
+          else
+            return nullptr;
+        },
+        memory_);
+  }
+
+ private:
+  std::variant<std::monostate, Bytes, PinnedBuffer<unsigned char>, DeviceBuffer<unsigned char>> memory_;
+};
+
+constexpr MemoryKind kinds[] = {MemoryKind::pageable, MemoryKind::pinned, MemoryKind::device};
+
+void expect_round_trip(StreamRef stream, std::size_t size) {
+  const Bytes source = pattern(size);
+  for (const MemoryKind first : kinds)
+    for (const MemoryKind second : kinds) {
+      Block a{first, size, stream}, b{second, size, stream};
+      Bytes result(size);
+      copy_bytes(stream, a.data(), source.data(), size);
+      copy_bytes(stream, b.data(), a.data(), size);
+      copy_bytes(stream, result.data(), b.data(), size);
+      stream.synchronize();
+      EXPECT_TRUE(result == source) << size << " bytes, kind " << static_cast<int>(first) << " to " << static_cast<int>(second);
+    }
+}
+
+TEST_F(Copies, C144_C145_C148_RoundTripsBetweenAllKindsAndSizes) {
+  Stream stream;
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{3}, page / 2, page - 1, page, page + 1, 2 * page, (std::size_t{64} << 10) - 1,
+        std::size_t{64} << 10, (std::size_t{64} << 10) + 1, large, (std::size_t{9} << 20) + 3})
+    expect_round_trip(stream, size);
+}
+
+TEST_F(Copies, C145_MoreThan2GiB) {
+  if (!long_tests()) GTEST_SKIP() << "RUNNEL_LONG_TESTS is not set";
+  constexpr std::size_t size = (std::size_t{1} << 31) + 1;
+  Stream stream;
+  const Bytes source = pattern(size);
+  Bytes result(size);
+  DeviceBuffer<unsigned char> there{size, stream};
+  copy(stream, there, source);
+  copy(stream, result, there);
+  stream.synchronize();
+  EXPECT_TRUE(result == source);
+}
+
+TEST_F(Copies, C146_ZeroBytesAreANoOpWithNullToo) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  unsigned char byte = 0;
+  EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0), CopyResult::nothing);
+  EXPECT_EQ(copy_bytes(stream, &byte, nullptr, 0), CopyResult::nothing);
+  EXPECT_EQ(copy_bytes(stream, nullptr, &byte, 0, Pageable::block), CopyResult::nothing);
+  EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0, Pageable::refuse), CopyResult::nothing);
+  EXPECT_EQ(copy(stream, std::vector<int>{}, std::vector<int>{}), CopyResult::nothing);
+  fill_bytes(stream, nullptr, 1, 0);
+  fill(stream, std::span<int>{}, 1);
+}
+
+TEST_F(Copies, C147_NullWithASizeThrows) {
+  Stream stream;
+  std::vector<int> host(4);
+  const std::span<int> null{static_cast<int*>(nullptr), 4};
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, nullptr, host.data(), 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, host.data(), nullptr, 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, nullptr, nullptr, 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy(stream, null, host); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, nullptr, 4, host.data(), 4, 4, 1); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, host.data(), 4, nullptr, 4, 4, 1); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { fill_bytes(stream, nullptr, 0, 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { fill_2d(stream, nullptr, 4, 0, 4, 1); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { fill(stream, null, 1); }), errc::invalid_argument);
+}
+
+TEST_F(Copies, C147_DifferentSizesThrow) {
+  Stream stream;
+  std::vector<int> three(3), four(4);
+  DeviceBuffer<int> five{5, stream};
+  EXPECT_EQ(code_of([&] { return copy(stream, three, four); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy(stream, four, three); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy(stream, five, four); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy(stream, four, five.span().subspan(0, 3)); }), errc::invalid_argument);
+}
+
+TEST_F(Copies, C148_InteriorPointersAreRecognised) {
+  Stream stream;
+  DeviceBuffer<int> there{8, stream};
+  const std::vector<int> source{1, 2, 3};
+  std::vector<int> result(3);
+  fill(stream, there, 0);
+  copy(stream, there.span().subspan(4, 3), source);
+  copy(stream, result, there.span().subspan(4, 3));
+  stream.synchronize();
+  EXPECT_EQ(result, source);
+  const PointerInfo info = pointer_info(there.data() + 5);
+  EXPECT_EQ(info.kind, MemoryKind::device);
+  EXPECT_EQ(info.device, device());
+}
+
+TEST_F(Copies, C148_PointerInfoTellsKindsApart) {
+  int pageable = 0;
+  PinnedBuffer<int> pinned(100);
+  EXPECT_EQ(pointer_info(pinned.data()).kind, MemoryKind::pinned);
+  EXPECT_EQ(pointer_info(pinned.data() + 99).kind, MemoryKind::pinned);
+  EXPECT_EQ(pointer_info(&pageable).kind, MemoryKind::pageable);
+  EXPECT_EQ(pointer_info(nullptr).kind, MemoryKind::pageable);
+}
+
+TEST_F(Copies, C150_C151_PinnedReturnsAtOnceBothWays) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{large, stream};
+  PinnedBuffer<unsigned char> source{large}, result{large};
+  const Bytes expected = pattern(large);
+  std::memcpy(source.data(), expected.data(), large);
+  std::memset(result.data(), 0, large);
+  Gate gate;
+  gate.close_on(stream);
+  EXPECT_EQ(copy(stream, there, source), CopyResult::direct);
+  EXPECT_EQ(copy(stream, result, there), CopyResult::direct);
+  EXPECT_EQ(copy(stream, result, there, Pageable::refuse), CopyResult::direct);
+  EXPECT_FALSE(stream.query());
+  EXPECT_EQ(result[0], 0);
+  gate.open();
+  stream.synchronize();
+  EXPECT_TRUE(std::equal(result.begin(), result.end(), expected.begin()));
+}
+
+TEST_F(Copies, C152_C153_StagedPageableReturnsAtOnceBothWays) {
+  for (const std::size_t size : {std::size_t{100}, std::size_t{64} << 10, large, std::size_t{9} << 20}) {
+    Stream stream;
+    DeviceBuffer<unsigned char> there{size, stream};
+    const Bytes source = pattern(size);
+    Bytes result(size);
+    Gate gate;
+    gate.close_on(stream);
+    const CopyResult up = copy(stream, there, source, Pageable::stage);
+    const CopyResult down = copy(stream, result, there, Pageable::stage);
+    EXPECT_FALSE(stream.query());
+    EXPECT_FALSE(gate.is_open());
+    for (const CopyResult did : {up, down}) {
+      EXPECT_NE(did, CopyResult::blocked);
+      EXPECT_NE(did, CopyResult::nothing);
+    }
+    gate.open();
+    stream.synchronize();
+    EXPECT_TRUE(result == source) << size;
+  }
+}
+
+TEST_F(Copies, C152_BlockedDeviceToHostHoldsTheCallerUntilTheBytesAreThere) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{large, stream};
+  const Bytes source = pattern(large);
+  Bytes result(large);
+  copy(stream, there, source);
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  CopyResult did{};
+  EXPECT_TRUE(held_by(gate, [&] { did = copy(stream, result, there, Pageable::block); }));
+  EXPECT_EQ(did, CopyResult::blocked);
+  EXPECT_TRUE(result == source);
+}
+
+TEST_F(Copies, C153_BlockedHostToDeviceLeavesTheSourceFree) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{large, stream};
+  Bytes source = pattern(large);
+  const Bytes expected = source;
+  Bytes result(large);
+  Gate gate;
+  gate.close_on(stream);
+  CopyResult did{};
+  EXPECT_TRUE(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
+  EXPECT_EQ(did, CopyResult::blocked);
+  std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
+  copy(stream, result, there);
+  stream.synchronize();
+  EXPECT_TRUE(result == expected);
+}
+
+TEST_F(Copies, C153_RefuseThrowsForPageableMemoryAndEnqueuesNothing) {
+  Stream stream;
+  Bytes host(page);
+  DeviceBuffer<unsigned char> there{page, stream};
+  fill(stream, there, 3);
+  EXPECT_EQ(code_of([&] { return copy(stream, there, host, Pageable::refuse); }), errc::not_permitted);
+  EXPECT_EQ(code_of([&] { return copy(stream, host, there, Pageable::refuse); }), errc::not_permitted);
+  stream.synchronize();
+  EXPECT_EQ(host[0], 0);
+  copy(stream, host, there);
+  stream.synchronize();
+  EXPECT_EQ(host[0], 3);
+}
+
+TEST_F(Copies, C153_ThePolicyIsTheThreads) {
+  Stream stream;
+  Bytes host(page);
+  DeviceBuffer<unsigned char> there{page, stream};
+  EXPECT_EQ(default_pageable(), Pageable::stage);
+  on_thread([&] {
+    set_default_pageable(Pageable::refuse);
+    EXPECT_EQ(default_pageable(), Pageable::refuse);
+    EXPECT_EQ(code_of([&] { return copy(stream, there, host); }), errc::not_permitted);
+  });
+  EXPECT_EQ(default_pageable(), Pageable::stage);
+  EXPECT_NE(copy(stream, there, host), CopyResult::nothing);
+  stream.synchronize();
+}
+
+TEST_F(Copies, C154_WhatWasTakenAtTheCallNeedsNoSource) {
+  Stream stream;
+  DeviceBuffer<int> there{64, stream};
+  std::vector<int> source(64, 5), result(64), filled(64);
+  Gate gate;
+  gate.close_on(stream);
+  const CopyResult did = copy(stream, there, source);
+  if (did == CopyResult::inlined) std::fill(source.begin(), source.end(), 0);
+  copy(stream, result, there);
+  auto value = std::make_unique<int>(9);
+  fill(stream, there, *value);
+  *value = 0;
+  value.reset();
+  copy(stream, filled, there);
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(result, std::vector<int>(64, 5));
+  EXPECT_EQ(filled, std::vector<int>(64, 9));
+}
+
+TEST_F(Copies, C154_BuffersDestroyedBehindPendingWorkAreFreedAfterIt) {
+  Stream stream;
+  const Bytes source = pattern(large);
+  Bytes result(large);
+  {
+    DeviceBuffer<unsigned char> there{large, stream};
+    copy(stream, there, source);
+    copy(stream, result, there);
+  }
+  stream.synchronize();
+  EXPECT_TRUE(result == source);
+}
+
+TEST_F(Copies, C156_TheSamePlaceIsNothingToDo) {
+  Stream stream;
+  DeviceBuffer<int> there{4, stream};
+  std::vector<int> host(4);
+  EXPECT_EQ(copy(stream, there, there), CopyResult::nothing);
+  EXPECT_EQ(copy(stream, host, host), CopyResult::nothing);
+  EXPECT_EQ(copy_2d(stream, there.data(), 8, there.data(), 8, 4, 2), CopyResult::nothing);
+}
+
+TEST_F(Copies, C157_RangesThatOverlapInPartAreRefused) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{64, stream};
+  Bytes host(64);
+  for (unsigned char* base : {there.data(), host.data()}) {
+    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base, base + 1, 32); }), errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base + 31, base, 32); }), errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base + 32, base, 32); }), nothing_thrown);
+  }
+  stream.synchronize();
+}
+
+TEST_F(Copies, C158_RowsWithDifferentPitches) {
+  constexpr std::size_t width = 5, height = 7, host_pitch = 11, device_pitch = 16;
+  Stream stream;
+  const Bytes source = pattern(host_pitch * height);
+  for (const MemoryKind kind : kinds) {
+    Block there{kind, device_pitch * height, stream};
+    Bytes result(host_pitch * height, 0xee);
+    copy_2d(stream, there.data(), device_pitch, source.data(), host_pitch, width, height);
+    copy_2d(stream, result.data(), host_pitch, there.data(), device_pitch, width, height);
+    stream.synchronize();
+    for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], i % host_pitch < width ? source[i] : 0xee) << i;
+  }
+}
+
+TEST_F(Copies, C158_RowsReturnAtOnceFromAnyMemory) {
+  constexpr std::size_t width = 2000, height = 600, pitch = 2048;
+  Stream stream;
+  const Bytes source = pattern(pitch * height);
+  Bytes result(pitch * height);
+  DeviceBuffer<unsigned char> there{pitch * height, stream};
+  Gate gate;
+  gate.close_on(stream);
+  copy_2d(stream, there.data(), pitch, source.data(), pitch, width, height);
+  copy_2d(stream, result.data(), pitch, there.data(), pitch, width, height);
+  EXPECT_FALSE(stream.query());
+  EXPECT_FALSE(gate.is_open());
+  gate.open();
+  stream.synchronize();
+  for (std::size_t row = 0; row < height; ++row)
+    ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0) << "row " << row;
+}
+
+TEST_F(Copies, C159_ZeroWidthOrHeightIsNothingToDo) {
+  Stream stream;
+  unsigned char byte = 0;
+  EXPECT_EQ(copy_2d(stream, nullptr, 0, nullptr, 0, 0, 5), CopyResult::nothing);
+  EXPECT_EQ(copy_2d(stream, nullptr, 8, nullptr, 8, 8, 0), CopyResult::nothing);
+  EXPECT_EQ(copy_2d(stream, &byte, 8, &byte, 8, 0, huge), CopyResult::nothing);
+  fill_2d(stream, nullptr, 8, 1, 0, 5);
+  fill_2d(stream, nullptr, 8, 1, 8, 0);
+}
+
+TEST_F(Copies, C160_APitchBelowTheWidthIsRefused) {
+  Stream stream;
+  Bytes a(64), b(64);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 7, b.data(), 8, 8, 2); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 8, b.data(), 7, 8, 2); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { fill_2d(stream, a.data(), 7, 1, 8, 2); }), errc::invalid_argument);
+}
+
+TEST_F(Copies, C161_SizesThatOverflowAreRefused) {
+  Stream stream;
+  Bytes a(64), b(64);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, 8, 3); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 8, b.data(), huge, 8, 2); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, huge / 2, 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { fill_2d(stream, a.data(), huge / 2, 1, 8, 3); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, a.data(), b.data(), huge); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { fill_bytes(stream, a.data(), 1, huge); }), errc::invalid_argument);
+}
+
+TEST_F(Copies, C162_FillsPartsOfAnySize) {
+  constexpr std::size_t size = 300;
+  Stream stream;
+  for (const MemoryKind kind : kinds) {
+    Block block{kind, size, stream};
+    for (const auto& [offset, count] : {std::pair<std::size_t, std::size_t>{0, size}, {1, 3}, {17, 64}, {3, 255}, {299, 1}}) {
+      Bytes result(size);
+      fill_bytes(stream, block.data(), 0, size);
+      fill_bytes(stream, block.data() + offset, 0xab, count);
+      copy_bytes(stream, result.data(), block.data(), size);
+      stream.synchronize();
+      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(result[i], i >= offset && i < offset + count ? 0xab : 0) << i;
+    }
+  }
+}
+
+template <class T>
+void expect_fill(StreamRef stream, const T& value) {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{1001}}) {
+    DeviceBuffer<T> there{count, stream};
+    std::vector<T> result(count);
+    fill(stream, there, value);
+    copy(stream, result, there);
+    stream.synchronize();
+    for (const T& element : result) ASSERT_EQ(std::memcmp(&element, &value, sizeof(T)), 0) << sizeof(T);
+  }
+}
+
+TEST_F(Copies, C162_FillsElementsOfAnySize) {
+  Stream stream;
+  expect_fill<unsigned char>(stream, 0x81);
+  expect_fill<short>(stream, 0x1234);
+  expect_fill<std::array<char, 3>>(stream, {'a', 'b', 'c'});
+  expect_fill<int>(stream, -7);
+  expect_fill<float>(stream, 0.5F);
+  expect_fill<double>(stream, -1.25);
+  expect_fill<std::array<int, 5>>(stream, {1, 2, 3, 4, 5});
+}
+
+TEST_F(Copies, C162_FillsRows) {
+  constexpr std::size_t pitch = 10, width = 7, height = 4;
+  Stream stream;
+  DeviceBuffer<unsigned char> there{pitch * height, stream};
+  Bytes result(pitch * height);
+  fill(stream, there, 1);
+  fill_2d(stream, there.data(), pitch, 2, width, height);
+  copy(stream, result, there);
+  stream.synchronize();
+  for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
+}
+
+TEST_F(Copies, C162_FillsReturnAtOnce) {
+  Stream stream;
+  DeviceBuffer<std::array<char, 3>> odd{large, stream};
+  DeviceBuffer<double> even{large, stream};
+  Gate gate;
+  gate.close_on(stream);
+  fill(stream, odd, {'a', 'b', 'c'});
+  fill(stream, even, 1.5);
+  EXPECT_FALSE(stream.query());
+  EXPECT_FALSE(gate.is_open());
+}
+
+// The rest of a held copy must not stand in the way of another stream's, however much of what they share it takes up.
+void expect_independent(std::size_t size) {
+  Stream held, other;
+  DeviceBuffer<unsigned char> a{size, held}, b{size, other};
+  const Bytes source = pattern(size);
+  Bytes from_held(size), from_other(size);
+  held.synchronize();
+  other.synchronize();
+  Gate gate;
+  gate.close_on(held);
+  copy(held, a, source);
+  copy(held, from_held, a);
+  copy(other, b, source);
+  copy(other, from_other, b);
+  EXPECT_TRUE(other.synchronize_for(patience));
+  EXPECT_TRUE(from_other == source);
+  EXPECT_FALSE(held.query());
+  gate.open();
+  held.synchronize();
+  EXPECT_TRUE(from_held == source);
+}
+
+TEST_F(Copies, C163_CopiesOnTwoStreamsAreIndependent) { expect_independent(std::size_t{8} << 20); }
+TEST_F(Copies, C163_CopiesOnTwoStreamsAreIndependentAtAnySize) { expect_independent(std::size_t{96} << 20); }
+
+TEST_F(Copies, C163_StreamsStartTogether) {
+  if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
+  constexpr std::size_t size = large;
+  std::latch both{2};  // each side passes only when the other has started too
+  const Bytes source = pattern(size);
+  Bytes results[2] = {Bytes(size), Bytes(size)};
+  Stream streams[2];
+  DeviceBuffer<unsigned char> there[2] = {DeviceBuffer<unsigned char>{size, streams[0]}, DeviceBuffer<unsigned char>{size, streams[1]}};
+  for (int i = 0; i < 2; ++i) {
+    copy(streams[i], there[i], source);
+    streams[i].launch_host_func([&both] { both.arrive_and_wait(); });
+    copy(streams[i], results[i], there[i]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    streams[i].synchronize();
+    EXPECT_TRUE(results[i] == source);
+  }
+}
+
+TEST_F(CopiesTwo, C164_BetweenDevicesWithAndWithoutPeerAccess) {
+  const Bytes source = pattern(large);
+  Stream stream{first};
+  Stream there{second};
+  DeviceBuffer<unsigned char> a{large, stream}, b{large, there};
+  stream.wait_stream(there);
+  const auto round_trip = [&] {
+    Bytes result(large);
+    fill(stream, b, 0);
+    copy(stream, a, source);
+    copy(stream, b, a);
+    fill(stream, a, 0);
+    copy(stream, a, b);
+    copy(stream, result, a);
+    stream.synchronize();
+    EXPECT_TRUE(result == source);
+  };
+  round_trip();
+  if (!first.can_access_peer(second)) {
+    EXPECT_EQ(code_of([] { first.enable_peer_access(second); }), errc::peer_access);
+    return;
+  }
+  first.enable_peer_access(second);
+  first.enable_peer_access(second);  // twice is fine
+  round_trip();
+  first.disable_peer_access(second);
+  round_trip();
+}
+
+}  // namespace

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 100 to 117: the current stream, its guards, threads.
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Current = Conformance;
+using CurrentTwo = TwoDevices;
+
+TEST_F(Current, C100_DefaultWhenNothingIsSet) {
+  on_thread([] {
+    EXPECT_EQ(current_stream(), Device::current().default_stream());
+    for (int i = 0; i < Device::count(); ++i) EXPECT_EQ(current_stream(Device{i}), Device{i}.default_stream());
+  });
+}
+
+TEST_F(Current, C101_UseSetsIt) {
+  Stream stream;
+  on_thread([&] {
+    stream.use();
+    EXPECT_EQ(current_stream(), stream);
+    EXPECT_EQ(current_stream(stream.device()), stream);
+    stream.device().default_stream().use();
+    EXPECT_EQ(current_stream(), stream.device().default_stream());
+  });
+}
+
+TEST_F(Current, C101_FreeFunctionsUseIt) {
+  PinnedBuffer<int> a(16), b(16);
+  Stream stream;
+  Gate gate;
+  const StreamGuard with{stream};
+  gate.close_on(stream);
+  fill(a, 7);
+  copy(b, a);
+  copy_bytes(b.data(), a.data(), sizeof(int));
+  EXPECT_FALSE(stream.query());
+  EXPECT_TRUE(held_by(gate, [&] {
+    const StreamGuard here{stream};  // the setting is the thread's
+    synchronize();
+  }));
+  EXPECT_EQ(b[15], 7);
+}
+
+TEST_F(Current, C102_IsPerThread) {
+  Stream mine, others;
+  const StreamGuard with{mine};
+  on_threads(4, [&](int) {
+    EXPECT_NE(current_stream(), mine);
+    others.use();
+    EXPECT_EQ(current_stream(), others);
+  });
+  EXPECT_EQ(current_stream(), mine);
+}
+
+TEST_F(CurrentTwo, C103_IsPerDevice) {
+  Stream a{first}, b{second};
+  on_thread([&] {
+    a.use();
+    b.use();
+    EXPECT_EQ(Device::current(), second);
+    EXPECT_EQ(current_stream(), b);
+    EXPECT_EQ(current_stream(first), a);
+    first.use();
+    EXPECT_EQ(current_stream(), a);
+    EXPECT_EQ(current_stream(second), b);
+  });
+}
+
+TEST_F(Current, C104_GuardRestores) {
+  const StreamRef before = current_stream();
+  Stream stream;
+  {
+    const StreamGuard with{stream};
+    EXPECT_EQ(current_stream(), stream);
+    EXPECT_EQ(with.original_stream(), before);
+    EXPECT_EQ(with.original_device(), device());
+  }
+  EXPECT_EQ(current_stream(), before);
+}
+
+TEST_F(Current, C105_NestedGuardsRestoreInOrder) {
+  Stream a, b;
+  const StreamGuard outer{a};
+  {
+    const StreamGuard middle{b};
+    {
+      const StreamGuard inner{a};
+      EXPECT_EQ(current_stream(), a);
+    }
+    EXPECT_EQ(current_stream(), b);
+  }
+  EXPECT_EQ(current_stream(), a);
+}
+
+TEST_F(CurrentTwo, C106_GuardOnAnotherDeviceSwitchesAndRestoresBoth) {
+  Stream a{first}, b{second}, c{second};
+  const StreamGuard outer{a};
+  {
+    const DeviceGuard other{second};
+    b.use();
+  }
+  {
+    const StreamGuard with{c};
+    EXPECT_EQ(Device::current(), second);
+    EXPECT_EQ(current_stream(), c);
+    EXPECT_EQ(current_stream(first), a);
+    EXPECT_EQ(with.original_stream(), b);
+    EXPECT_EQ(with.original_device(), first);
+  }
+  EXPECT_EQ(Device::current(), first);
+  EXPECT_EQ(current_stream(), a);
+  EXPECT_EQ(current_stream(second), b);
+  const DeviceGuard other{second};
+  second.default_stream().use();
+}
+
+void nest(const std::vector<Stream>& streams, std::size_t depth) {
+  if (depth == streams.size()) throw std::runtime_error{"at the bottom"};
+  const StreamRef found = current_stream();
+  try {
+    const StreamGuard with{streams[depth]};
+    nest(streams, depth + 1);
+  } catch (const std::runtime_error&) {
+    EXPECT_EQ(current_stream(), found) << "at depth " << depth;
+    throw;
+  }
+}
+
+TEST_F(Current, C107_GuardsRestoreOnAnExceptionAtEachDepth) {
+  const std::vector<Stream> streams(5);
+  EXPECT_THROW(nest(streams, 0), std::runtime_error);
+}
+
+TEST_F(Current, C108_AGuardRestoresWhatItFoundAfterUse) {
+  Stream a, b, c;
+  const StreamGuard outer{a};
+  {
+    const StreamGuard with{b};
+    c.use();
+    EXPECT_EQ(current_stream(), c);
+  }
+  EXPECT_EQ(current_stream(), a);
+}
+
+TEST_F(Current, C109_ResetOnTheSameDevice) {
+  Stream a, b, c;
+  const StreamGuard outer{a};
+  {
+    StreamGuard with{b};
+    with.reset(c);
+    EXPECT_EQ(current_stream(), c);
+    EXPECT_EQ(with.original_stream(), a);
+  }
+  EXPECT_EQ(current_stream(), a);
+}
+
+TEST_F(CurrentTwo, C109_ResetOnAnotherDevice) {
+  Stream a{first}, b{first}, c{second};
+  const StreamGuard outer{a};
+  {
+    StreamGuard with{b};
+    with.reset(c);
+    EXPECT_EQ(Device::current(), second);
+    EXPECT_EQ(current_stream(), c);
+    EXPECT_EQ(current_stream(first), a);
+    EXPECT_EQ(with.original_stream(), second.default_stream());
+    EXPECT_EQ(with.original_device(), first);
+  }
+  EXPECT_EQ(Device::current(), first);
+  EXPECT_EQ(current_stream(), a);
+  EXPECT_EQ(current_stream(second), second.default_stream());
+}
+
+TEST_F(Current, C109_ARefusedResetLeavesTheGuardAsItWas) {
+  Stream a, b;
+  std::optional<Stream> gone{std::in_place};
+  const StreamRef stale = *gone;
+  gone.reset();
+  const StreamGuard outer{a};
+  {
+    StreamGuard with{b};
+    EXPECT_EQ(code_of([&] { with.reset(stale); }), errc::invalid_handle);
+    EXPECT_EQ(current_stream(), b);
+  }
+  EXPECT_EQ(current_stream(), a);
+}
+
+TEST_F(Current, C110_AGuardThatNeverEngagesChangesNothing) {
+  const StreamRef before = current_stream();
+  Stream stream;
+  {
+    std::optional<StreamGuard> maybe;
+    EXPECT_EQ(current_stream(), before);
+    maybe.emplace(stream);
+    EXPECT_EQ(current_stream(), stream);
+    maybe.reset();
+    EXPECT_EQ(current_stream(), before);
+  }
+  EXPECT_EQ(current_stream(), before);
+}
+
+TEST_F(Current, C111_GuardsThatEndOutOfOrderEachRestoreWhatTheyFound) {
+  Stream a, b, c;
+  const StreamGuard outermost{a};
+  std::optional<StreamGuard> one{std::in_place, b}, two{std::in_place, c};
+  one.reset();
+  EXPECT_EQ(current_stream(), a);
+  two.reset();
+  EXPECT_EQ(current_stream(), b);
+}
+
+TEST_F(Current, C112_ADeadCurrentStreamGivesWayToTheDefault) {
+  const StreamGuard with{device().default_stream()};
+  {
+    Stream stream;
+    stream.use();
+  }
+  EXPECT_EQ(current_stream(), device().default_stream());
+  const Stream new_one;  // may have the dead one's slot
+  EXPECT_EQ(current_stream(), device().default_stream());
+  EXPECT_TRUE(runs(current_stream()));
+}
+
+TEST_F(Current, C112_AGuardWhoseFoundStreamDiedRestoresTheDefault) {
+  const StreamGuard with{device().default_stream()};
+  std::optional<Stream> found{std::in_place};
+  found->use();
+  {
+    Stream stream;
+    const StreamGuard inner{stream};
+    found.reset();
+    EXPECT_EQ(current_stream(), stream);
+  }
+  EXPECT_EQ(current_stream(), device().default_stream());
+}
+
+TEST_F(Current, C113_MovingTheCurrentStreamKeepsIt) {
+  Stream stream;
+  const StreamGuard with{stream};
+  const Stream moved{std::move(stream)};
+  EXPECT_EQ(current_stream(), moved);
+  EXPECT_TRUE(runs(current_stream()));
+}
+
+TEST_F(Current, C114_AThreadMayEndInsideAGuard) {
+  Stream mine, others;
+  const StreamGuard with{mine};
+  on_thread([&] {
+    static thread_local std::optional<StreamGuard> guard;
+    guard.emplace(others);
+    EXPECT_EQ(current_stream(), others);
+  });
+  on_thread([&] { others.use(); });
+  EXPECT_EQ(current_stream(), mine);
+}
+
+TEST_F(Current, C115_AGuardInsideAHostFunctionIsNotTheCallers) {
+  Stream mine, stream;
+  const StreamGuard with{mine};
+  auto code = std::make_shared<std::error_code>();
+  stream.launch_host_func([code, view = StreamRef{stream}] { *code = code_of([&] { const StreamGuard inside{view}; }); });
+  stream.synchronize();
+  EXPECT_TRUE(*code == nothing_thrown || *code == errc::not_permitted) << *code;
+  EXPECT_EQ(current_stream(), mine);
+}
+
+TEST_F(Current, C116_AContextCarriesTheSettingToAnotherThread) {
+  Stream stream;
+  const StreamGuard with{stream};
+  const StreamContext here;
+  on_thread([&] {
+    const StreamRef found = current_stream();
+    EXPECT_NE(found, stream);
+    {
+      const StreamContext::Guard carried{here};
+      EXPECT_EQ(current_stream(), stream);
+    }
+    EXPECT_EQ(current_stream(), found);
+  });
+  EXPECT_EQ(current_stream(), stream);
+}
+
+TEST_F(CurrentTwo, C116_AContextCarriesEveryDevice) {
+  Stream a{first}, b{second};
+  on_thread([&] {
+    a.use();
+    b.use();
+    const StreamContext here;
+    on_thread([&] {
+      {
+        const StreamContext::Guard carried{here};
+        EXPECT_EQ(Device::current(), second);
+        EXPECT_EQ(current_stream(), b);
+        EXPECT_EQ(current_stream(first), a);
+      }
+      EXPECT_EQ(Device::current(), first);
+      EXPECT_EQ(current_stream(), first.default_stream());
+      EXPECT_EQ(current_stream(second), second.default_stream());
+    });
+  });
+}
+
+TEST_F(Current, C117_SettingAndGettingAllocatesNothing) {
+  Stream a, b;
+  const StreamGuard with{a};
+  const auto set_and_get = [&](const Stream& stream) {
+    stream.use();
+    return current_stream() == stream;
+  };
+  bool right = set_and_get(b);
+  const auto before = allocations();
+  for (int i = 0; i < 500'000; ++i) right = set_and_get(a) && set_and_get(b) && right;
+  for (int i = 0; i < 1000; ++i) const StreamGuard inner{i % 2 == 0 ? a : b};
+  EXPECT_EQ(allocations(), before);
+  EXPECT_TRUE(right);
+}
+
+}  // namespace

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 34 to 42: the null stream and the per-thread default streams.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using DefaultStreams = Conformance;
+using DefaultStreamsTwo = TwoDevices;
+
+TEST_F(DefaultStreams, C034_IsThePlatformsNullStream) {
+  const StreamRef stream = device().default_stream();
+  Stream other;
+  EXPECT_TRUE(stream.valid());
+  EXPECT_TRUE(stream.blocking());
+  EXPECT_EQ(stream, device().default_stream());
+  EXPECT_EQ(stream.native(), device().default_stream().native());
+  EXPECT_NE(stream.native(), other.native());
+  EXPECT_NE(stream.native(), StreamRef::per_thread_default(device()).native());
+  EXPECT_EQ(stream.device(), device());
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(DefaultStreams, C035_PerThreadDefaultsAreIndependentLines) {
+  const StreamRef mine = StreamRef::per_thread_default(device());
+  EXPECT_EQ(mine, StreamRef::per_thread_default(device()));
+  EXPECT_NE(mine, device().default_stream());
+  Gate gate;
+  gate.close_on(mine);
+  on_thread([&, here = device()] {
+    const StreamRef other = StreamRef::per_thread_default(here);
+    EXPECT_NE(other, mine);
+    EXPECT_TRUE(runs(other));
+  });
+  EXPECT_FALSE(mine.query());
+  gate.open();
+  mine.synchronize();
+}
+
+TEST_F(DefaultStreams, C036_PerThreadDefaultWorkOutlivesItsThreadAndTheViewDoesNot) {
+  Log log;
+  std::optional<StreamRef> view;
+  Gate gate;
+  on_thread([&, here = device()] {
+    view = StreamRef::per_thread_default(here);
+    EXPECT_TRUE(runs(*view));
+    gate.close_on(*view);
+    log.write(*view, "done");
+  });
+  EXPECT_FALSE(view->valid());
+  EXPECT_EQ(code_of([&] { view->synchronize(); }), errc::invalid_handle);
+  EXPECT_EQ(log.size(), 0U);
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return log.has("done"); }));
+}
+
+TEST_F(DefaultStreams, C037_C042_CannotBeDestroyedThroughAWrapper) {
+  const StreamRef streams[] = {device().default_stream(), StreamRef::per_thread_default(device())};
+  for (const StreamRef stream : streams)
+    for (const Ownership ownership : {Ownership::borrow, Ownership::take}) {
+      const auto code = code_of([&] { Stream wrapper = Stream::from_native(stream.native(), device(), ownership); });
+      EXPECT_TRUE(code == nothing_thrown || code == errc::invalid_argument || code == errc::not_permitted) << code;
+      EXPECT_TRUE(stream.valid());
+      EXPECT_TRUE(runs(stream));
+    }
+}
+
+TEST_F(DefaultStreams, C038_BlockingStreamsOrderWithIt) {
+  const StreamRef null = device().default_stream();
+  Log log;
+  Stream blocking{StreamOptions{.blocking = true}};
+  Gate gate;
+  gate.close_on(blocking);
+  log.write(blocking, "before");
+  log.write(null, "default");
+  log.write(blocking, "after");
+  EXPECT_FALSE(null.query());
+  gate.open();
+  blocking.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"before", "default", "after"}));
+}
+
+TEST_F(DefaultStreams, C038_OtherStreamsDoNot) {
+  const StreamRef null = device().default_stream();
+  Stream independent;
+  {
+    Gate gate;
+    gate.close_on(independent);
+    EXPECT_TRUE(runs(null));
+    EXPECT_FALSE(independent.query());
+  }
+  Gate gate;
+  gate.close_on(null);
+  EXPECT_TRUE(runs(independent));
+  EXPECT_FALSE(null.query());
+  gate.open();
+  null.synchronize();
+}
+
+TEST_F(DefaultStreams, C039_WaitsForAllBlockingStreams) {
+  const StreamRef null = device().default_stream();
+  Log log;
+  std::vector<Stream> streams;
+  for (int i = 0; i < 4; ++i) streams.emplace_back(StreamOptions{.blocking = true});
+  Gate gate;
+  for (const Stream& stream : streams) {
+    gate.close_on(stream);
+    log.write(stream, "blocking");
+  }
+  log.write(null, "default");
+  gate.open();
+  null.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"blocking", "blocking", "blocking", "blocking", "default"}));
+}
+
+TEST_F(DefaultStreams, C040_SynchronizingOneLeavesOthersRunning) {
+  Stream held, other;
+  Gate gate;
+  gate.close_on(held);
+  EXPECT_TRUE(runs(other));
+  EXPECT_TRUE(runs(device().default_stream()));
+  EXPECT_FALSE(held.query());
+}
+
+TEST_F(DefaultStreamsTwo, C041_IsOnePerDevice) {
+  EXPECT_EQ(second.default_stream(), second.default_stream());
+  EXPECT_NE(first.default_stream(), second.default_stream());
+  EXPECT_EQ(second.default_stream().device(), second);
+  EXPECT_NE(StreamRef::per_thread_default(first), StreamRef::per_thread_default(second));
+  const StreamRef held = second.default_stream();
+  Gate gate;
+  gate.close_on(held);
+  EXPECT_TRUE(runs(first.default_stream()));
+  EXPECT_FALSE(held.query());
+  gate.open();
+  held.synchronize();
+}
+
+}  // namespace

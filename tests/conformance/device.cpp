@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 1 to 13: devices, the current device, its guard. Case 13 needs a process of its own: exit_fork.cpp.
+#include <climits>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Devices = Conformance;
+using DevicesTwo = TwoDevices;
+
+TEST(NoDevice, C001_CountIsAnAnswerAndSaysWhyNone) {
+  EXPECT_GE(Device::count(), 0);
+  EXPECT_EQ(Device::count() == 0, !Device::why_none().empty()) << Device::why_none();
+}
+
+TEST(NoDevice, C002_CountStaysZeroWhateverFailedInBetween) {
+  if (Device::count() != 0) GTEST_SKIP() << "there is a device";
+  EXPECT_THROW(Stream{}, std::system_error);
+  EXPECT_EQ(Device::count(), 0);
+}
+
+TEST(NoDevice, C003_MakingAnythingThrowsNoDevice) {
+  if (Device::count() != 0) GTEST_SKIP() << "there is a device";
+  EXPECT_EQ(code_of([] { return Device::current(); }), errc::no_device);
+  EXPECT_EQ(code_of([] { Device{0}.use(); }), errc::no_device);
+  EXPECT_EQ(code_of([] { return Device{0}.name(); }), errc::no_device);
+  EXPECT_EQ(code_of([] { return Device{0}.memory_info(); }), errc::no_device);
+  EXPECT_EQ(code_of([] { return Device{0}.priority_range(); }), errc::no_device);
+  EXPECT_EQ(code_of([] { return Device{0}.default_stream(); }), errc::no_device);
+  EXPECT_EQ(code_of([] { return StreamRef::per_thread_default(Device{0}); }), errc::no_device);
+  EXPECT_EQ(code_of([] { return current_stream(); }), errc::no_device);
+  EXPECT_EQ(code_of([] { DeviceGuard with{Device{0}}; }), errc::no_device);
+  EXPECT_EQ(code_of([] { Stream stream; }), errc::no_device);
+  EXPECT_EQ(code_of([] { Stream stream{Device{0}}; }), errc::no_device);
+  EXPECT_EQ(code_of([] { StreamPool pool{Device{0}}; }), errc::no_device);
+  EXPECT_EQ(code_of([] { PinnedBuffer<int> buffer{1}; }), errc::no_device);
+  EXPECT_EQ(code_of([] { DeviceBuffer<int> buffer{1}; }), errc::no_device);
+}
+
+TEST_F(Devices, C004_UseAndCurrentRoundTrip) {
+  const DeviceGuard with{device()};
+  for (int i = Device::count() - 1; i >= 0; --i) {
+    Device{i}.use();
+    EXPECT_EQ(Device::current(), Device{i});
+  }
+}
+
+TEST_F(Devices, C005_UnknownOrdinalsThrowAndChangeNothing) {
+  const Device before = device();
+  for (const int ordinal : {-1, Device::count(), INT_MAX, INT_MIN}) {
+    const Device unknown{ordinal};
+    EXPECT_EQ(code_of([&] { unknown.use(); }), errc::invalid_device) << ordinal;
+    EXPECT_EQ(code_of([&] { DeviceGuard with{unknown}; }), errc::invalid_device) << ordinal;
+    EXPECT_EQ(code_of([&] { Stream stream{unknown}; }), errc::invalid_device) << ordinal;
+    EXPECT_EQ(Device::current(), before) << ordinal;
+  }
+}
+
+TEST_F(DevicesTwo, C006_CurrentIsPerThread) {
+  const DeviceGuard with{second};
+  on_thread([] {
+    EXPECT_EQ(Device::current(), first);
+    first.use();
+  });
+  EXPECT_EQ(Device::current(), second);
+}
+
+TEST_F(DevicesTwo, C007_GuardsNest) {
+  const DeviceGuard outermost{first};
+  {
+    const DeviceGuard outer{second};
+    {
+      const DeviceGuard inner{first};
+      EXPECT_EQ(Device::current(), first);
+    }
+    EXPECT_EQ(Device::current(), second);
+  }
+  EXPECT_EQ(Device::current(), first);
+}
+
+TEST_F(DevicesTwo, C008_GuardRestoresWhenTheBodyThrows) {
+  const DeviceGuard outermost{first};
+  try {
+    const DeviceGuard with{second};
+    throw 1;
+  } catch (int) {
+  }
+  EXPECT_EQ(Device::current(), first);
+}
+
+TEST_F(DevicesTwo, C009_GuardRestoresTheOuterDeviceAfterUse) {
+  const DeviceGuard outermost{second};
+  {
+    const DeviceGuard with{second};
+    first.use();
+  }
+  EXPECT_EQ(Device::current(), second);
+}
+
+TEST_F(Devices, C010_DevicesCompareOrderAndHash) {
+  EXPECT_EQ(Device{1}, Device{1});
+  EXPECT_NE(Device{0}, Device{1});
+  EXPECT_LT(Device{0}, Device{1});
+  EXPECT_EQ(std::hash<Device>{}(Device{1}), std::hash<Device>{}(Device{1}));
+  EXPECT_EQ((std::set<Device>{Device{1}, Device{0}, Device{1}}.size()), 2U);
+}
+
+TEST_F(Devices, C010_PropertiesMakeSense) {
+  const auto [free, total] = device().memory_info();
+  EXPECT_LE(free, total);
+  EXPECT_GT(total, 0U);
+  EXPECT_FALSE(device().name().empty());
+  EXPECT_GE(device().async_engine_count(), 0);
+  EXPECT_GT(device().multiprocessor_count(), 0);
+  EXPECT_GE(device().hardware_queues(), 0);
+  EXPECT_TRUE(!device().pageable_memory_access_uses_host_page_tables() || device().pageable_memory_access());
+  EXPECT_GT(runtime_version().runtime, 0);
+}
+
+TEST_F(Devices, C010_Prints) {
+  std::ostringstream out;
+  out << Device{-3};
+  EXPECT_EQ(out.str(), "Device(-3)");
+  EXPECT_EQ(to_string(Device{7}), "Device(7)");
+}
+
+TEST_F(Devices, C011_SynchronizeWithNothingToDoReturns) {
+  for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
+  EXPECT_TRUE(device().default_stream().query());
+}
+
+TEST_F(Devices, C012_SynchronizeWaitsForEveryStreamOfTheDevice) {
+  Log log;
+  Stream a, b, c;
+  Gate gate;
+  gate.close_on(a);
+  b.wait_stream(a);
+  for (const Stream* stream : {&a, &b, &c}) log.write(*stream, "done");
+  std::size_t seen = 0;
+  EXPECT_TRUE(held_by(gate, [&, here = device()] {
+    here.synchronize();
+    seen = log.size();
+  }));
+  EXPECT_EQ(seen, 3U);
+}
+
+TEST_F(DevicesTwo, C012_SynchronizeWaitsForNoOtherDevice) {
+  Stream there{second};
+  Gate gate;
+  gate.close_on(there);
+  first.synchronize();
+  EXPECT_FALSE(there.query());
+}
+
+}  // namespace

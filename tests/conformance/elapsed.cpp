@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 92 to 99: the time between two events.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Elapsed = Conformance;
+using ElapsedTwo = TwoDevices;
+using namespace std::chrono_literals;
+
+// Cases 93 and 94: an untimed event on either side does not compile.
+template <class Stop, class Start>
+concept measurable = requires(const Stop& stop, const Start& start) {
+  stop - start;
+};
+static_assert(measurable<TimedEvent, TimedEvent>);
+static_assert(!measurable<Event, Event>);
+static_assert(!measurable<TimedEvent, Event>);
+static_assert(!measurable<Event, TimedEvent>);
+
+TEST_F(Elapsed, C092_GrowsWithTheWorkInBetween) {
+  Stream stream;
+  TimedEvent start, middle, stop;
+  stream.record_event(start);
+  occupy(stream, 20ms);
+  stream.record_event(middle);
+  occupy(stream, 20ms);
+  stream.record_event(stop);
+  stop.synchronize();
+  EXPECT_GE(middle - start, 19ms);  // two clocks: the device's and ours
+  EXPECT_GE(stop - start, 38ms);
+  EXPECT_GT(stop - start, middle - start);
+}
+
+TEST_F(Elapsed, C092_NothingInBetweenIsNotNegative) {
+  Stream stream;
+  TimedEvent start{stream}, stop{stream};
+  stop.synchronize();
+  EXPECT_GE(stop - start, 0ns);
+  EXPECT_EQ(stop - stop, 0ns);
+}
+
+TEST_F(Elapsed, C095_NeverRecordedIsRefused) {
+  Stream stream;
+  TimedEvent never, recorded{stream};
+  recorded.synchronize();
+  EXPECT_EQ(code_of([&] { return never - recorded; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return recorded - never; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return never - never; }), errc::invalid_argument);
+}
+
+TEST_F(Elapsed, C096_NotFinishedIsNotReadyAndDoesNotWait) {
+  Stream stream;
+  TimedEvent start{stream}, stop;
+  start.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  stop.record(stream);
+  EXPECT_EQ(code_of([&] { return stop - start; }), errc::not_ready);
+  EXPECT_EQ(code_of([&] { return start - stop; }), errc::not_ready);
+  gate.open();
+  stop.synchronize();
+  EXPECT_GE(stop - start, 0ns);
+}
+
+TEST_F(ElapsedTwo, C097_DifferentDevicesAreRefused) {
+  Stream a{first}, b{second};
+  TimedEvent start{a}, stop{b};
+  start.synchronize();
+  stop.synchronize();
+  EXPECT_EQ(code_of([&] { return stop - start; }), errc::invalid_argument);
+}
+
+TEST_F(Elapsed, C098_TheOtherWayRoundIsNegative) {
+  Stream stream;
+  TimedEvent start{stream};
+  occupy(stream, 5ms);
+  TimedEvent stop{stream};
+  stop.synchronize();
+  EXPECT_LT(start - stop, 0ns);
+}
+
+TEST_F(Elapsed, C099_ARecordAgainCounts) {
+  Stream stream;
+  TimedEvent start{stream};
+  occupy(stream, 5ms);
+  TimedEvent stop{stream};
+  occupy(stream, 5ms);
+  stream.record_event(start);
+  stream.synchronize();
+  EXPECT_LT(stop - start, 0ns);
+  stream.record_event(stop);
+  stream.synchronize();
+  EXPECT_GE(stop - start, 0ns);
+}
+
+}  // namespace

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 55 to 83: events.
+#include <ctime>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Events = Conformance;
+using EventsTwo = TwoDevices;
+
+TEST_F(Events, C055_CreateWithEachOption) {
+  Stream stream;
+  for (const bool blocking_wait : {false, true}) {
+    Event event{EventOptions{.blocking_wait = blocking_wait}};
+    TimedEvent timed{EventOptions{.blocking_wait = blocking_wait}};
+    event.record(stream);
+    timed.record(stream);
+    event.synchronize();
+    timed.synchronize();
+    EXPECT_TRUE(event.query());
+    EXPECT_TRUE(timed.query());
+  }
+  Event shared{EventOptions{.interprocess = true}};
+  const auto code = code_of([&] { shared.record(stream); });
+  EXPECT_TRUE(code == nothing_thrown || code == errc::not_supported) << code;
+  shared.synchronize();
+}
+
+TEST_F(Events, C056_ATimedEventCannotBeInterprocess) {
+  EXPECT_EQ(code_of([] { TimedEvent event{EventOptions{.interprocess = true}}; }), errc::invalid_argument);
+}
+
+TEST_F(Events, C057_C058_AFreshEventIsComplete) {
+  Event event;
+  TimedEvent timed;
+  EXPECT_TRUE(event.query());
+  EXPECT_TRUE(timed.query());
+  event.synchronize();
+  timed.synchronize();
+  EXPECT_TRUE(event.synchronize_for(std::chrono::nanoseconds{0}));
+  EXPECT_EQ(event.native(), nullptr);
+  EXPECT_EQ(code_of([&] { return event.device(); }), errc::invalid_argument);
+}
+
+TEST_F(Events, C059_WaitingForAFreshEventIsANoOp) {
+  Stream stream;
+  stream.wait_event(Event{});
+  stream.wait_event(TimedEvent{});
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(Events, C060_NotReadyUntilItsWorkIsDone) {
+  Stream stream;
+  Event event;
+  TimedEvent timed;
+  Gate gate;
+  gate.close_on(stream);
+  stream.record_event(event);
+  stream.record_event(timed);
+  EXPECT_FALSE(event.query());
+  EXPECT_FALSE(timed.query());
+  EXPECT_FALSE(event.synchronize_for(std::chrono::milliseconds{1}));
+  EXPECT_FALSE(event.synchronize_for(std::chrono::hours{-1}));
+  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
+  EXPECT_TRUE(event.query());
+  EXPECT_TRUE(timed.synchronize_for(std::chrono::hours::max()));
+}
+
+TEST_F(Events, C061_MarksWorkBeforeItNotAfter) {
+  Log log;
+  Stream stream;
+  Gate gate;
+  log.write(stream, "before");
+  const Event event = stream.record_event();
+  gate.close_on(stream);
+  log.write(stream, "after");
+  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_EQ(log.entries(), Entries{"before"});
+  EXPECT_FALSE(stream.query());
+}
+
+TEST_F(Events, C062_RecordedTwiceTheLatestCountsForLaterWaits) {
+  Log log;
+  Stream idle, held, waiter;
+  Event event{idle};
+  event.synchronize();
+  Gate gate;
+  gate.close_on(held);
+  log.write(held, "held");
+  event.record(held);
+  EXPECT_FALSE(event.query());
+  waiter.wait_event(event);
+  log.write(waiter, "waiter");
+  EXPECT_FALSE(waiter.query());
+  gate.open();
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+}
+
+TEST_F(Events, C063_AWaitBindsToTheRecordAtTheCall) {
+  Stream idle, held, waiter;
+  Event event{idle};
+  Gate gate;
+  gate.close_on(held);
+  waiter.wait_event(event);
+  event.record(held);  // later: not what the waiter waits for
+  EXPECT_TRUE(runs(waiter));
+  EXPECT_FALSE(event.query());
+}
+
+TEST_F(Events, C063_ALaterRecordDoesNotReleaseAWaiter) {
+  Log log;
+  Stream idle, held, waiter;
+  Event event;
+  Gate gate;
+  gate.close_on(held);
+  log.write(held, "held");
+  event.record(held);
+  waiter.wait_event(event);
+  log.write(waiter, "waiter");
+  event.record(idle);
+  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_FALSE(waiter.query());
+  gate.open();
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+}
+
+TEST_F(Events, C064_RecordedOnAnotherStreamItCoversThatStreamOnly) {
+  Stream a, b, waiter;
+  Event event;
+  Gate gate;
+  gate.close_on(a);
+  event.record(a);
+  event.record(b);
+  waiter.wait_event(event);
+  EXPECT_TRUE(runs(waiter));
+  EXPECT_TRUE(event.query());
+  EXPECT_FALSE(a.query());
+}
+
+TEST_F(Events, C065_TwoStreamsWaitForOne) {
+  Log log;
+  Stream source, b, c;
+  Gate gate;
+  gate.close_on(source);
+  log.write(source, "source");
+  const Event event = source.record_event();
+  for (const Stream* stream : {&b, &c}) {
+    stream->wait_event(event);
+    log.write(*stream, "waiter");
+    EXPECT_FALSE(stream->query());
+  }
+  gate.open();
+  b.synchronize();
+  c.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"source", "waiter", "waiter"}));
+}
+
+TEST_F(Events, C066_WaitingForOnesOwnEventIsANoOp) {
+  Log log;
+  Stream stream;
+  log.write(stream, "before");
+  stream.wait_event(stream.record_event());
+  log.write(stream, "after");
+  stream.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"before", "after"}));
+}
+
+TEST_F(Events, C067_TheWaiterWaitsAndOthersRun) {
+  Log log;
+  Stream source, waiter, other;
+  Gate gate;
+  gate.close_on(source);
+  const Event event{source};
+  waiter.wait_event(event);
+  log.write(waiter, "waiter");
+  EXPECT_TRUE(runs(other));
+  EXPECT_FALSE(waiter.query());
+  EXPECT_EQ(log.size(), 0U);
+  gate.open();
+  waiter.synchronize();
+  EXPECT_EQ(log.size(), 1U);
+}
+
+TEST_F(Events, C068_AChainOfTenStreamsKeepsOrder) {
+  Log log;
+  std::vector<Stream> streams(10);
+  Gate gate;
+  gate.close_on(streams.front());
+  Entries expected;
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    if (i > 0) streams[i].wait_event(streams[i - 1].record_event());
+    log.write(streams[i], std::to_string(i));
+    expected.push_back(std::to_string(i));
+  }
+  EXPECT_EQ(log.size(), 0U);
+  gate.open();
+  streams.back().synchronize();
+  EXPECT_EQ(log.entries(), expected);
+}
+
+TEST_F(Events, C069_ADiamondForksAndJoins) {
+  Log log;
+  Stream top, left, right;
+  Gate gate;
+  gate.close_on(top);
+  log.write(top, "fork");
+  const Event fork = top.record_event();
+  for (const Stream* side : {&left, &right}) {
+    side->wait_event(fork);
+    log.write(*side, "side");
+    top.wait_event(side->record_event());
+  }
+  log.write(top, "join");
+  gate.open();
+  top.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"fork", "side", "side", "join"}));
+}
+
+TEST_F(Events, C070_AThousandDeepPingPong) {
+  Log log;
+  Stream streams[2];
+  Event event;
+  Entries expected;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    const Stream& stream = streams[i % 2];
+    stream.wait_event(event);
+    log.write(stream, std::to_string(i));
+    stream.record_event(event);
+    expected.push_back(std::to_string(i));
+  }
+  event.synchronize();
+  EXPECT_EQ(log.entries(), expected);
+}
+
+TEST_F(Events, C071_DestroyedRightAfterItsRecord) {
+  Log log;
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  { const Event event{stream}; }
+  { const TimedEvent event{stream}; }
+  log.write(stream, "after");
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(log.size(), 1U);
+}
+
+TEST_F(Events, C072_DestroyedWhileAStreamWaits) {
+  Log log;
+  Stream held, waiter;
+  Gate gate;
+  gate.close_on(held);
+  log.write(held, "held");
+  {
+    const Event event{held};
+    waiter.wait_event(event);
+  }
+  log.write(waiter, "waiter");
+  EXPECT_FALSE(waiter.query());
+  gate.open();
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+}
+
+TEST_F(Events, C073_ANewEventAtTheSameAddressIsAnotherEvent) {
+  Log log;
+  Stream held, waiter, idle;
+  std::optional<Event> event{std::in_place};
+  Gate gate;
+  gate.close_on(held);
+  log.write(held, "held");
+  event->record(held);
+  waiter.wait_event(*event);
+  event.emplace();
+  EXPECT_TRUE(event->query());
+  event->record(idle);
+  EXPECT_TRUE(event->synchronize_for(patience));
+  log.write(waiter, "waiter");
+  EXPECT_FALSE(waiter.query());
+  gate.open();
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+}
+
+TEST_F(Events, C074_OutlivesTheStreamItWasRecordedOn) {
+  Log log;
+  Event event;
+  Stream waiter;
+  Gate gate;
+  {
+    Stream stream;
+    gate.close_on(stream);
+    log.write(stream, "gone");
+    event.record(stream);
+  }
+  EXPECT_FALSE(event.query());
+  waiter.wait_event(event);
+  log.write(waiter, "waiter");
+  gate.open();
+  event.synchronize();
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"gone", "waiter"}));
+}
+
+TEST_F(Events, C075_MadeFromAStreamItIsRecorded) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  const Event event{stream};
+  const TimedEvent timed{stream};
+  EXPECT_FALSE(event.query());
+  EXPECT_FALSE(timed.query());
+  EXPECT_NE(event.native(), nullptr);
+  EXPECT_EQ(event.device(), device());
+}
+
+TEST_F(Events, C076_SynchronizedFromOtherThreadsThanTheRecorder) {
+  Log log;
+  Stream stream;
+  Event event;
+  Gate gate;
+  on_thread([&] {
+    gate.close_on(stream);
+    log.write(stream, "done");
+    event.record(stream);
+  });
+  EXPECT_TRUE(held_by(gate, [&] {
+    on_threads(20, [&](int) {
+      event.synchronize();
+      EXPECT_EQ(log.size(), 1U);
+      EXPECT_TRUE(event.query());
+    });
+  }));
+}
+
+TEST_F(Events, C077_RecordedFromTwoThreadsAtOnceItIsOneOfTheRecords) {
+  for (int round = 0; round < 50; ++round) {
+    Stream streams[2];
+    Event event;
+    on_threads(2, [&](int i) {
+      for (int k = 0; k < 20; ++k) event.record(streams[i]);
+    });
+    event.synchronize();
+    EXPECT_TRUE(event.query());
+    EXPECT_EQ(event.device(), device());
+  }
+}
+
+TEST_F(Events, C078_ABlockingWaitDoesNotSpin) {
+  const auto cpu_time = [] {
+    std::timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
+  };
+  Stream stream;
+  Event event{EventOptions{.blocking_wait = true}};
+  occupy(stream, std::chrono::milliseconds{300});
+  event.record(stream);
+  const auto wall = std::chrono::steady_clock::now();
+  const auto cpu = cpu_time();
+  event.synchronize();
+  const auto used = cpu_time() - cpu;
+  EXPECT_LE(used * 10, std::chrono::steady_clock::now() - wall + std::chrono::milliseconds{50});
+}
+
+TEST_F(Events, C079_HostWaitsOnTwoThreadsOverlap) {
+  Stream held, free;
+  Event held_event;
+  Gate gate;
+  gate.close_on(held);
+  held_event.record(held);
+  std::latch waiting{1};
+  std::thread waiter{[&] {
+    waiting.count_down();
+    held_event.synchronize();
+  }};
+  waiting.wait();
+  const Event free_event{free};
+  EXPECT_TRUE(free_event.synchronize_for(patience));
+  EXPECT_FALSE(held_event.query());
+  gate.open();
+  waiter.join();
+}
+
+TEST_F(Events, C080_ReusedManyTimesItDoesNotGrow) {
+  const int rounds = long_tests() ? 100'000 : 20'000;
+  Stream a, b;
+  Event event;
+  const auto round = [&] {
+    event.record(a);
+    b.wait_event(event);
+  };
+  const auto settle = [&] {
+    a.synchronize();
+    b.synchronize();
+  };
+  for (int i = 0; i < 1000; ++i) round();
+  settle();
+  const LiveObjects objects = live_objects();
+  const auto heap = heap_in_use();
+  for (int i = 0; i < rounds; ++i) {
+    round();
+    if (i % 100 == 0) settle();
+  }
+  settle();
+  EXPECT_EQ(live_objects(), objects);
+  EXPECT_LE(heap_in_use(), heap + heap_slack);
+}
+
+TEST_F(Events, C081_DoesNotKeepClosuresAlive) {
+  const auto token = std::make_shared<int>(0);
+  Stream stream;
+  stream.launch_host_func([token] {});
+  const Event event{stream};
+  stream.synchronize();
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST_F(Events, C082_SynchronizeOrdersTheHostWithWorkBeforeTheRecordOnly) {
+  Stream stream;
+  Gate gate;
+  for (int round = 0; round < 3; ++round) EXPECT_TRUE(runs(stream));
+  Event event{stream};
+  gate.close_on(stream);
+  Event later{stream};
+  event.synchronize();
+  EXPECT_FALSE(later.query());
+  EXPECT_FALSE(stream.query());
+}
+
+TEST_F(Events, C083_MutualWaitsNeverDeadlock) {
+  Log log;
+  Stream a, b;
+  Gate gate;
+  for (const Stream* stream : {&a, &b}) {
+    gate.close_on(*stream);
+    log.write(*stream, "before");
+  }
+  const Event of_a{a}, of_b{b};
+  a.wait_event(of_b);
+  b.wait_event(of_a);
+  for (const Stream* stream : {&a, &b}) log.write(*stream, "after");
+  gate.open();
+  EXPECT_TRUE(a.synchronize_for(patience));
+  EXPECT_TRUE(b.synchronize_for(patience));
+  EXPECT_EQ(log.entries(), (Entries{"before", "before", "after", "after"}));
+}
+
+}  // namespace

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// What needs a process of its own: first use, exit, fork. `exit_cases <name>`; what goes wrong is printed, "passed" if nothing does.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <latch>
+#include <optional>
+#include <runnel/runnel.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+using namespace runnel;
+
+int failures = 0;
+
+void expect(bool holds, const std::string& what) {
+  if (holds) return;
+  ++failures;
+  std::printf("failed: %s\n", what.c_str());
+  std::fflush(stdout);
+}
+
+int finish() {
+  if (failures == 0) std::puts("passed");
+  std::fflush(stdout);
+  return failures;
+}
+
+bool works(StreamRef stream) {
+  PinnedBuffer<int> memory{16};
+  int seen = 0;
+  fill(stream, memory, 5);
+  stream.launch_host_func([&] { seen = memory[15]; });
+  stream.synchronize();
+  return seen == 5 && stream.query();
+}
+
+/// Holds the stream for as long as the returned promise is unset.
+std::promise<void> hold(StreamRef stream) {
+  std::promise<void> opened;
+  stream.launch_host_func([future = opened.get_future()] { future.wait(); });
+  return opened;
+}
+
+// Destroyed after everything that is made once main runs.
+constinit std::optional<Stream> early_stream;
+constinit std::optional<Event> early_event;
+constinit std::optional<StreamPool> early_pool;
+
+int use_once() {
+  Stream stream;
+  expect(works(stream), "a stream works");
+  return finish();
+}
+
+int first_use_from_many_threads() {
+  constexpr int count = 16;
+  std::latch start{count};
+  std::atomic<int> good{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&, i] {
+      start.arrive_and_wait();
+      try {
+        switch (i % 4) {
+          case 0:
+            good += Device::count() > 0;
+            break;
+          case 1:
+            good += works(Device{0}.default_stream());
+            break;
+          case 2:
+            good += works(current_stream());
+            break;
+          default:
+            good += works(Stream{});
+        }
+      } catch (const std::exception& error) {
+        std::printf("thrown: %s\n", error.what());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  expect(good == count, std::to_string(good) + " threads of 16 could use the library");
+  return finish();
+}
+
+int static_objects() {
+  static Stream stream;
+  static StreamPool pool{Device::current(), {.size = 3}};
+  static StreamLease lease = pool.acquire();
+  static Event event{stream};
+  static TimedEvent timed{lease};
+  static DeviceBuffer<int> device_memory{100, stream};
+  static PinnedBuffer<int> pinned_memory{100};
+  early_stream.emplace();
+  early_pool.emplace(Device::current());
+  early_event.emplace(*early_stream);
+  early_stream->use();
+  expect(works(stream) && works(lease) && works(*early_stream), "static streams work");
+  early_stream->launch_host_func([] {});
+  return finish();
+}
+
+int thread_local_objects() {
+  const auto use = [] {
+    static thread_local Stream stream;
+    static thread_local StreamPool pool{Device::current(), {.size = 2}};
+    static thread_local Event event{stream};
+    static thread_local DeviceBuffer<int> memory{100, stream};
+    static thread_local StreamGuard with{stream};
+    expect(works(stream) && works(current_stream()), "a thread_local stream works");
+    stream.launch_host_func([] {});
+  };
+  std::thread{use}.join();
+  const LiveObjects left = live_objects();
+  expect(left.streams == 0 && left.events == 0 && left.device_blocks == 0, "the thread's objects ended with it");
+  use();
+  return finish();
+}
+
+int exit_from_a_host_function() {
+  static Stream stream;
+  static Stream other;
+  static std::promise<void> held = hold(other);
+  stream.launch_host_func([] {
+    std::puts("passed");
+    std::fflush(stdout);
+    std::exit(7);
+  });
+  stream.synchronize();
+  std::puts("failed: the function was passed without an exit");
+  return 1;
+}
+
+int exit_with_a_closed_gate() {
+  static Stream stream;
+  static Event event;
+  static std::promise<void> never = hold(stream);
+  static Stream waiter;
+  event.record(stream);
+  waiter.wait_event(event);
+  waiter.launch_host_func([] { std::puts("failed: the gate was passed"); });
+  expect(!stream.query(), "the gate is closed");
+  return finish();
+}
+
+int wait_for_child(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
+int in_child(const std::function<int()>& body) {
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  return wait_for_child(child);
+}
+
+template <class F>
+void expect_forked(const char* what, F&& f) {
+  try {
+    f();
+    expect(false, std::string{what} + " did not throw");
+  } catch (const Error& error) {
+    expect(error.code() == errc::forked, std::string{what} + " threw: " + error.what());
+  }
+}
+
+/// What a child must be refused, whatever its parent left behind.
+int use_what_the_parent_made(Stream& stream, Event& event) {
+  std::vector<int> a(4), b(4);
+  expect_forked("Stream", [] { const Stream made; });
+  expect_forked("query", [&] { static_cast<void>(stream.query()); });
+  expect_forked("synchronize", [&] { stream.synchronize(); });
+  expect_forked("synchronize_for", [&] { static_cast<void>(stream.synchronize_for(std::chrono::seconds{1})); });
+  expect_forked("launch_host_func", [&] { stream.launch_host_func([] {}); });
+  expect_forked("record_event", [&] { static_cast<void>(stream.record_event()); });
+  expect_forked("record_event, again", [&] { stream.record_event(event); });
+  expect_forked("wait_event", [&] { stream.wait_event(event); });
+  expect_forked("wait_stream", [&] { stream.wait_stream(Device{0}.default_stream()); });
+  expect_forked("Event::query", [&] { static_cast<void>(event.query()); });
+  expect_forked("Event::synchronize", [&] { event.synchronize(); });
+  expect_forked("copy", [&] { copy(stream, a, b); });
+  expect_forked("fill", [&] { fill(stream, a, 1); });
+  expect_forked("PinnedBuffer", [] { const PinnedBuffer<int> buffer{4}; });
+  expect_forked("DeviceBuffer", [&] { const DeviceBuffer<int> buffer{4, stream}; });
+  expect_forked("Device::synchronize", [] { Device{0}.synchronize(); });
+  expect_forked("Device::use", [] { Device{0}.use(); });
+  expect_forked("StreamPool", [] { const StreamPool pool{Device{0}}; });
+  const Stream dies_here{std::move(stream)};  // silently
+  const Event dies_too{std::move(event)};
+  return failures;
+}
+
+int fork_then_use_in_the_child() {
+  Stream stream;
+  Event event;
+  auto gate = hold(stream);
+  event.record(stream);
+  expect(in_child([&] { return use_what_the_parent_made(stream, event); }) == 0, "the child was refused by name");
+  // The parent has the same objects still, with the same work in them.
+  expect(!stream.query() && !event.query(), "the parent's stream still waits");
+  gate.set_value();
+  event.synchronize();
+  expect(works(stream) && works(Stream{}), "the parent's streams work after the child ended");
+  return finish();
+}
+
+int fork_then_exit_in_the_child() {
+  static Stream stream;
+  static Event event;
+  static std::promise<void> gate = hold(stream);
+  event.record(stream);
+  early_stream.emplace();
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) std::exit(3);  // with all that the parent made
+  expect(wait_for_child(child) == 3, "the child exits as it wants");
+  gate.set_value();
+  expect(works(stream), "the parent's stream works after the child ended");
+  return finish();
+}
+
+int fork_then_exec() {
+  Stream stream;
+  auto gate = hold(stream);
+  const int status = in_child([] {
+    execl("/proc/self/exe", "exit_cases", "use_once", nullptr);
+    return 99;
+  });
+  expect(status == 0, "the program that the child became ended with " + std::to_string(status));
+  gate.set_value();
+  expect(works(stream), "the parent's stream works after the child ended");
+  return finish();
+}
+
+int fork_before_first_use() {
+  expect(in_child(use_once) == 0, "the child can use the library");
+  return use_once();
+}
+
+constexpr std::pair<const char*, int (*)()> cases[] = {
+    {"exit_from_a_host_function", exit_from_a_host_function},
+    {"exit_with_a_closed_gate", exit_with_a_closed_gate},
+    {"first_use_from_many_threads", first_use_from_many_threads},
+    {"fork_before_first_use", fork_before_first_use},
+    {"fork_then_exec", fork_then_exec},
+    {"fork_then_exit_in_the_child", fork_then_exit_in_the_child},
+    {"fork_then_use_in_the_child", fork_then_use_in_the_child},
+    {"static_objects", static_objects},
+    {"thread_local_objects", thread_local_objects},
+    {"use_once", use_once},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const auto& [name, run] : cases)
+    if (argc == 2 && std::strcmp(argv[1], name) == 0) try {
+        return run();
+      } catch (const std::exception& error) {
+        std::printf("failed: thrown: %s\n", error.what());
+        return 98;
+      }
+  std::fprintf(stderr, "usage: exit_cases <case>\n");
+  return 97;
+}

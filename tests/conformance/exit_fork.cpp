@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 221 to 228 and 13: each runs in a process of its own, against the clock.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "support.hpp"
+
+extern char** environ;
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+
+struct Outcome {
+  int status = -1;  // of the process, 100 + n if signal n ended it
+  bool in_time = false;
+  std::string output;
+};
+
+Outcome run_case(const char* program, const char* name) {
+  constexpr std::chrono::seconds bound{20};
+  int ends[2];
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  char* const arguments[] = {const_cast<char*>(program), const_cast<char*>(name), nullptr};
+  pid_t child = 0;
+  const int spawned = posix_spawn(&child, program, &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  Outcome outcome;
+  if (spawned != 0) {
+    close(ends[0]);
+    outcome.output = "cannot be started: " + std::string{program};
+    return outcome;
+  }
+
+  // The end of the output is the end of the process, for nothing that it starts outlives it.
+  const auto end = std::chrono::steady_clock::now() + bound;
+  while (!outcome.in_time) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd readable{ends[0], POLLIN, 0};
+    if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) == 0) break;
+    char text[4096];
+    const ssize_t count = read(ends[0], text, sizeof text);
+    if (count > 0)
+      outcome.output.append(text, static_cast<std::size_t>(count));
+    else
+      outcome.in_time = true;
+  }
+  close(ends[0]);
+  if (!outcome.in_time) kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+  return outcome;
+}
+
+class ExitFork : public Conformance {
+ protected:
+  void SetUp() override {
+    program_ = std::getenv("RUNNEL_EXIT_CASES");
+    if (program_ == nullptr) GTEST_SKIP() << "RUNNEL_EXIT_CASES does not name the program";
+    Conformance::SetUp();
+  }
+  void expect_passes(const char* name, int status = 0) const {
+    const Outcome outcome = run_case(program_, name);
+    EXPECT_TRUE(outcome.in_time) << name << " did not end\n" << outcome.output;
+    EXPECT_EQ(outcome.status, status) << name << '\n' << outcome.output;
+    EXPECT_EQ(outcome.output, "passed\n") << name;
+  }
+
+ private:
+  const char* program_ = nullptr;
+};
+
+TEST_F(ExitFork, C013_FirstUseFromManyThreadsAtOnce) { expect_passes("first_use_from_many_threads"); }
+TEST_F(ExitFork, C221_StaticObjectsExitCleanly) { expect_passes("static_objects"); }
+TEST_F(ExitFork, C222_ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
+TEST_F(ExitFork, C223_ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
+TEST_F(ExitFork, C224_ExitWithAClosedGateIsBounded) { expect_passes("exit_with_a_closed_gate"); }
+TEST_F(ExitFork, C226_C227_UseInAForkedChildIsRefusedByNameAndTheParentGoesOn) { expect_passes("fork_then_use_in_the_child"); }
+TEST_F(ExitFork, C226_C227_AForkedChildExitsCleanlyAndTheParentGoesOn) { expect_passes("fork_then_exit_in_the_child"); }
+TEST_F(ExitFork, C228_ForkAndExec) { expect_passes("fork_then_exec"); }
+TEST_F(ExitFork, C228_ForkBeforeFirstUse) { expect_passes("fork_before_first_use"); }
+
+}  // namespace

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 165 to 178: host functions.
+#include <functional>
+#include <map>
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using HostFunctions = Conformance;
+
+/// What became of a callable and of everything it was moved to.
+struct Fate {
+  std::atomic<int> alive{0}, runs{0}, moves{0};
+};
+
+class MoveOnly {
+ public:
+  explicit MoveOnly(std::shared_ptr<Fate> fate) : fate_{std::move(fate)} { ++fate_->alive; }
+  MoveOnly(MoveOnly&& other) noexcept : fate_{other.fate_} {
+    ++fate_->alive;
+    ++fate_->moves;
+  }
+  MoveOnly& operator=(MoveOnly&&) = delete;
+  ~MoveOnly() { --fate_->alive; }
+  void operator()() const { ++fate_->runs; }
+
+ private:
+  std::shared_ptr<Fate> fate_;
+};
+
+TEST_F(HostFunctions, C165_RunsOnceBetweenEarlierAndLaterWork) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  Stream stream;
+  PinnedBuffer<unsigned char> memory{size};
+  auto seen = std::make_shared<std::vector<int>>();
+  for (int round = 0; round < 3; ++round) {
+    fill_bytes(stream, memory.data(), static_cast<unsigned char>(round), size);
+    stream.launch_host_func([seen, last = &memory[size - 1]] { seen->push_back(*last); });
+  }
+  stream.synchronize();
+  EXPECT_EQ(*seen, (std::vector<int>{0, 1, 2}));
+}
+
+TEST_F(HostFunctions, C166_TwoThousandInOrder) {
+  Stream stream;
+  std::vector<int> order;
+  for (int i = 0; i < 2000; ++i) stream.launch_host_func([&order, i] { order.push_back(i); });
+  stream.synchronize();
+  ASSERT_EQ(order.size(), 2000U);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(HostFunctions, C167_AThousandThreadsAddOneEach) {
+  Stream stream;
+  int count = 0;  // not atomic: one stream runs one thing at a time
+  for (int batch = 0; batch < 10; ++batch) on_threads(100, [&](int) { stream.launch_host_func([&count] { ++count; }); });
+  stream.synchronize();
+  EXPECT_EQ(count, 1000);
+}
+
+TEST_F(HostFunctions, C168_NullFunctionsAreRefused) {
+  Stream stream;
+  void (*null)() = nullptr;
+  EXPECT_EQ(code_of([&] { stream.launch_host_func(null); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { stream.launch_host_func(std::function<void()>{}); }), errc::invalid_argument);
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(HostFunctions, C169_AMoveOnlyCallableIsDestroyedOnce) {
+  const auto fate = std::make_shared<Fate>();
+  Stream stream;
+  {
+    MoveOnly function{fate};
+    stream.launch_host_func(std::move(function));
+    stream.synchronize();
+    EXPECT_EQ(fate->runs, 1);
+    EXPECT_EQ(fate->moves, 1);
+    EXPECT_EQ(fate->alive, 1);  // the one here
+  }
+  EXPECT_EQ(fate->alive, 0);
+}
+
+TEST_F(HostFunctions, C169_AnLvalueIsCopiedAndAnyCallableGoes) {
+  Stream stream;
+  int count = 0;
+  const std::function<int()> returns_something = [&count] { return ++count; };
+  stream.launch_host_func(returns_something);
+  stream.launch_host_func([&count, left = 1]() mutable { count += left--; });
+  stream.synchronize();
+  EXPECT_EQ(count, 2);
+  EXPECT_TRUE(static_cast<bool>(returns_something));
+}
+
+TEST_F(HostFunctions, C170_DestroyedOnceWhenTheEnqueueFails) {
+  const auto fate = std::make_shared<Fate>();
+  Stream gone;
+  Stream stream{std::move(gone)};
+  EXPECT_EQ(code_of([&] { gone.launch_host_func(MoveOnly{fate}); }), errc::invalid_handle);  // NOLINT
+  EXPECT_EQ(fate->alive, 0);
+  std::error_code inside;
+  stream.launch_host_func([&] { inside = code_of([&] { stream.launch_host_func(MoveOnly{fate}); }); });
+  stream.synchronize();
+  EXPECT_EQ(inside, errc::not_permitted);
+  EXPECT_EQ(fate->alive, 0);
+  EXPECT_EQ(fate->runs, 0);
+}
+
+TEST_F(HostFunctions, C171_RunsAndIsDestroyedOnceWhenTheStreamIsDestroyedFirst) {
+  const auto fate = std::make_shared<Fate>();
+  Gate gate;
+  {
+    Stream stream;
+    gate.close_on(stream);
+    stream.launch_host_func(MoveOnly{fate});
+  }
+  EXPECT_EQ(fate->runs, 0);
+  EXPECT_EQ(fate->alive, 1);
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return fate->alive == 0; }));
+  EXPECT_EQ(fate->runs, 1);
+}
+
+struct Marker : std::runtime_error {
+  explicit Marker(int number) : std::runtime_error{"marker"}, value{number} {}
+  int value;
+};
+
+TEST_F(HostFunctions, C172_AnExceptionIsDeliveredByTheNextSynchronize) {
+  Log log;
+  Stream stream;
+  const void* thrown = nullptr;
+  stream.launch_host_func([&thrown] {
+    try {
+      throw Marker{17};
+    } catch (const Marker& marker) {
+      thrown = &marker;
+      throw;
+    }
+  });
+  log.write(stream, "later");
+  try {
+    stream.synchronize();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Marker& marker) {
+    EXPECT_EQ(marker.value, 17);
+    EXPECT_EQ(&marker, thrown);
+  }
+  EXPECT_EQ(log.entries(), Entries{"later"});
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(HostFunctions, C172_AnExceptionStaysWithItsStream) {
+  Stream failing, other;
+  failing.launch_host_func([] { throw Marker{1}; });
+  const Event after{failing};
+  other.wait_stream(failing);
+  EXPECT_NO_THROW(after.synchronize());
+  EXPECT_NO_THROW(other.synchronize());
+  EXPECT_THROW(failing.synchronize(), Marker);
+}
+
+TEST_F(HostFunctions, C172_AnExceptionThatNobodyAskedForIsDropped) {
+  const auto token = std::make_shared<int>(0);
+  {
+    Stream stream;
+    stream.launch_host_func([token] { throw Marker{1}; });
+    stream.record_event().synchronize();
+  }
+  Stream next;  // may have the dead one's slot
+  EXPECT_NO_THROW(next.synchronize());
+  EXPECT_TRUE(eventually([&] { return token.use_count() == 1; }));
+}
+
+TEST_F(HostFunctions, C172_ThrownBehindADestroyedStreamItIsDropped) {
+  Log log;
+  Gate gate;
+  {
+    Stream stream;
+    gate.close_on(stream);
+    stream.launch_host_func([] { throw Marker{1}; });
+    log.write(stream, "later");
+  }
+  Stream next;
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return log.has("later"); }));
+  EXPECT_NO_THROW(next.synchronize());
+}
+
+TEST_F(HostFunctions, C173_TheFirstOfTwoExceptionsIsKept) {
+  Stream stream;
+  stream.launch_host_func([] { throw Marker{1}; });
+  stream.launch_host_func([] { throw Marker{2}; });
+  try {
+    stream.synchronize();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Marker& marker) {
+    EXPECT_EQ(marker.value, 1);
+  }
+  EXPECT_NO_THROW(stream.synchronize());
+  stream.launch_host_func([] { throw Marker{3}; });
+  EXPECT_THROW(stream.synchronize(), Marker);
+}
+
+TEST_F(HostFunctions, C174_AnExceptionSkipsNoEventAndNoWaiter) {
+  Log log;
+  Stream stream, waiter;
+  stream.launch_host_func([] { throw Marker{1}; });
+  const Event event{stream};
+  waiter.wait_event(event);
+  log.write(waiter, "waiter");
+  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_TRUE(waiter.synchronize_for(patience));
+  EXPECT_EQ(log.size(), 1U);
+  EXPECT_THROW(stream.synchronize(), Marker);
+}
+
+TEST_F(HostFunctions, C175_C176_UsingStreamsInsideIsRefusedByName) {
+  Stream own, other;
+  Event event{other};
+  TimedEvent timed{other};
+  PinnedBuffer<int> a(4), b(4);
+  other.synchronize();
+  std::map<std::string, std::error_code> codes;
+  own.launch_host_func([&, here = device()] {
+    for (const Stream* stream : {&own, &other}) {
+      const std::string name = stream == &own ? "own " : "other ";
+      codes[name + "launch_host_func"] = code_of([&] { stream->launch_host_func([] {}); });
+      codes[name + "synchronize"] = code_of([&] { stream->synchronize(); });
+      codes[name + "synchronize_for"] = code_of([&] { return stream->synchronize_for(patience); });
+      codes[name + "query"] = code_of([&] { return stream->query(); });
+      codes[name + "record_event"] = code_of([&] { stream->record_event(event); });
+      codes[name + "record_event, timed"] = code_of([&] { stream->record_event(timed); });
+      codes[name + "record_event, new"] = code_of([&] { return stream->record_event(); });
+      codes[name + "wait_event"] = code_of([&] { stream->wait_event(event); });
+      codes[name + "wait_stream"] = code_of([&] { stream->wait_stream(stream == &own ? other : own); });
+      codes[name + "copy"] = code_of([&] { return copy(*stream, b, a); });
+      codes[name + "copy_2d"] = code_of([&] { return copy_2d(*stream, b.data(), 8, a.data(), 8, 4, 2); });
+      codes[name + "fill"] = code_of([&] { fill(*stream, a, 1); });
+      codes[name + "fill_2d"] = code_of([&] { fill_2d(*stream, a.data(), 8, 0, 4, 2); });
+      codes[name + "DeviceBuffer"] = code_of([&] { DeviceBuffer<int> buffer{4, *stream}; });
+    }
+    codes["Event::synchronize"] = code_of([&] { event.synchronize(); });
+    codes["Device::synchronize"] = code_of([&] { here.synchronize(); });
+  });
+  own.synchronize();
+  EXPECT_EQ(codes.size(), 30U);
+  for (const auto& [name, code] : codes) EXPECT_EQ(code, errc::not_permitted) << name;
+  EXPECT_TRUE(runs(own));
+  EXPECT_TRUE(runs(other));
+}
+
+TEST_F(HostFunctions, C175_ARefusalThatIsNotCaughtInsideReachesSynchronize) {
+  Stream stream;
+  stream.launch_host_func([&stream] { stream.synchronize(); });
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), errc::not_permitted);
+  EXPECT_NO_THROW(stream.synchronize());
+}
+
+TEST_F(HostFunctions, C177_DestroysTheLastHandleOfItsOwnStream) {
+  Log log;
+  auto stream = std::make_shared<Stream>();
+  Gate gate;
+  gate.close_on(*stream);
+  stream->launch_host_func([stream]() mutable { stream.reset(); });
+  log.write(*stream, "later");
+  stream.reset();
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return log.has("later"); }));
+}
+
+TEST_F(HostFunctions, C177_OtherObjectsMayDieInsideToo) {
+  const auto before = owned_objects();
+  {
+    Stream stream;
+    auto other = std::make_unique<Stream>();
+    auto event = std::make_unique<Event>(*other);
+    auto device_memory = std::make_unique<DeviceBuffer<int>>(std::size_t{1000}, *other);
+    auto pinned_memory = std::make_unique<PinnedBuffer<int>>(std::size_t{1000});
+    stream.wait_stream(*other);
+    stream.launch_host_func(
+        [a = std::move(pinned_memory), b = std::move(device_memory), c = std::move(event), d = std::move(other)]() mutable {
+          a.reset();
+          b.reset();
+          c.reset();
+          d.reset();
+        });
+    EXPECT_NO_THROW(stream.synchronize());
+    EXPECT_TRUE(runs(stream));
+  }
+  device().synchronize();
+  EXPECT_TRUE(eventually([&] { return owned_objects() == before; })) << owned_objects();
+}
+
+TEST_F(HostFunctions, C178_OnTheDefaultStreams) {
+  Log log;
+  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+    log.write(stream, "done");
+    stream.synchronize();
+    stream.launch_host_func([] { throw Marker{1}; });
+    EXPECT_THROW(stream.synchronize(), Marker);
+    EXPECT_NO_THROW(stream.synchronize());
+  }
+  EXPECT_EQ(log.size(), 2U);
+}
+
+}  // namespace

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 197 to 204: moving, moved-from, destroyed.
+#include <functional>
+#include <sstream>
+#include <type_traits>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Moves = Conformance;
+
+// Case 204.
+static_assert(std::is_trivially_copyable_v<StreamRef> && sizeof(StreamRef) <= 2 * sizeof(void*));
+static_assert(std::is_nothrow_move_constructible_v<Stream> && std::is_nothrow_move_assignable_v<Stream>);
+static_assert(!std::is_copy_constructible_v<Stream> && !std::is_copy_assignable_v<Stream>);
+static_assert(sizeof(Stream) <= 3 * sizeof(void*));
+static_assert(std::is_nothrow_move_constructible_v<Event> && std::is_nothrow_move_assignable_v<Event>);
+static_assert(std::is_nothrow_move_constructible_v<TimedEvent> && std::is_nothrow_move_assignable_v<TimedEvent>);
+static_assert(!std::is_copy_constructible_v<Event> && !std::is_copy_constructible_v<TimedEvent>);
+static_assert(std::is_nothrow_move_constructible_v<StreamLease> && std::is_nothrow_move_assignable_v<StreamLease>);
+static_assert(std::is_nothrow_move_constructible_v<StreamPool> && std::is_nothrow_move_assignable_v<StreamPool>);
+static_assert(std::is_nothrow_move_constructible_v<DeviceBuffer<int>> && std::is_nothrow_move_constructible_v<PinnedBuffer<int>>);
+static_assert(std::is_nothrow_destructible_v<Stream> && std::is_nothrow_destructible_v<Event>);
+static_assert(sizeof(Device) == sizeof(int));
+
+TEST_F(Moves, C197_MovingKeepsHandleIdAndWork) {
+  Log log;
+  Stream stream;
+  const auto handle = stream.native();
+  const auto id = stream.id();
+  const StreamRef view = stream;
+  Gate gate;
+  gate.close_on(stream);
+  log.write(stream, "before");
+  Stream constructed{std::move(stream)};
+  EXPECT_EQ(constructed.native(), handle);
+  EXPECT_EQ(constructed.id(), id);
+  Stream assigned;
+  assigned = std::move(constructed);
+  EXPECT_EQ(assigned.native(), handle);
+  EXPECT_EQ(assigned, view);
+  EXPECT_TRUE(view.valid());
+  log.write(view, "after");
+  gate.open();
+  assigned.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"before", "after"}));
+}
+
+TEST_F(Moves, C198_MovedFromIsItsOwnState) {
+  Stream stream;
+  const Stream moved{std::move(stream)};
+  EXPECT_FALSE(stream.valid());  // NOLINT: what moved-from means is the case, here and below
+  EXPECT_EQ(stream.id(), 0U);
+  EXPECT_NE(stream, moved);
+  EXPECT_NE(stream, device().default_stream());
+  EXPECT_FALSE(to_string(stream).empty());
+
+  Event event{moved};
+  const Event moved_event{std::move(event)};
+  EXPECT_FALSE(event.valid());
+  EXPECT_TRUE(moved_event.valid());
+}
+
+/// Every member of a stream that needs a stream, by name.
+void expect_all_throw(StreamRef dead, StreamRef alive) {
+  Event event;
+  TimedEvent timed;
+  std::vector<int> a(4), b(4);
+  const std::pair<const char*, std::function<void()>> members[] = {
+      {"native", [&] { static_cast<void>(dead.native()); }},
+      {"device", [&] { static_cast<void>(dead.device()); }},
+      {"priority", [&] { static_cast<void>(dead.priority()); }},
+      {"blocking", [&] { static_cast<void>(dead.blocking()); }},
+      {"name", [&] { static_cast<void>(dead.name()); }},
+      {"query", [&] { static_cast<void>(dead.query()); }},
+      {"synchronize", [&] { dead.synchronize(); }},
+      {"synchronize_for", [&] { static_cast<void>(dead.synchronize_for(patience)); }},
+      {"wait_event", [&] { dead.wait_event(event); }},
+      {"wait_event, timed", [&] { dead.wait_event(timed); }},
+      {"wait_stream", [&] { dead.wait_stream(alive); }},
+      {"wait_stream, other side", [&] { alive.wait_stream(dead); }},
+      {"record_event, new", [&] { static_cast<void>(dead.record_event()); }},
+      {"record_event", [&] { dead.record_event(event); }},
+      {"record_event, timed", [&] { dead.record_event(timed); }},
+      {"launch_host_func", [&] { dead.launch_host_func([] {}); }},
+      {"use", [&] { dead.use(); }},
+      {"Event", [&] { const Event made{dead}; }},
+      {"StreamGuard", [&] { const StreamGuard with{dead}; }},
+      {"DeviceBuffer",
+       [&] {
+         const DeviceBuffer<int> buffer{4, dead};
+       }},
+      {"copy", [&] { copy(dead, a, b); }},
+      {"copy_bytes", [&] { copy_bytes(dead, a.data(), b.data(), 4); }},
+      {"copy_2d", [&] { copy_2d(dead, a.data(), 8, b.data(), 8, 4, 2); }},
+      {"fill", [&] { fill(dead, a, 1); }},
+      {"fill_bytes", [&] { fill_bytes(dead, a.data(), 1, 4); }},
+      {"fill_2d", [&] { fill_2d(dead, a.data(), 8, 1, 4, 2); }},
+  };
+  for (const auto& [name, member] : members) EXPECT_EQ(code_of(member), errc::invalid_handle) << name;
+  EXPECT_TRUE(event.query());
+  EXPECT_EQ(event.native(), nullptr) << "a refused record left something behind";
+}
+
+TEST_F(Moves, C199_EveryMemberOfAMovedFromStreamThrows) {
+  Stream stream;
+  Stream moved{std::move(stream)};
+  expect_all_throw(stream, moved);
+  EXPECT_EQ(code_of([&] { static_cast<void>(stream.release()); }), errc::invalid_handle);
+  EXPECT_TRUE(runs(moved));
+}
+
+TEST_F(Moves, C199_EveryMemberOfAStaleViewThrows) {
+  std::optional<Stream> stream{std::in_place};
+  const StreamRef stale = *stream;
+  stream.reset();
+  Stream alive;
+  EXPECT_FALSE(stale.valid());
+  expect_all_throw(stale, alive);
+}
+
+TEST_F(Moves, C199_AStaleViewThrowsAlsoWhenItsPlaceIsTakenAgain) {
+  std::optional<Stream> stream{std::in_place};
+  const StreamRef stale = *stream;
+  stream.reset();
+  const std::vector<Stream> others(64);  // one of them has what the dead one had
+  EXPECT_FALSE(stale.valid());
+  for (const Stream& other : others) EXPECT_NE(stale, other);
+  expect_all_throw(stale, others.front());
+  EXPECT_TRUE(runs(others.back()));
+}
+
+template <class E>
+void expect_all_members_throw(E& event, StreamRef stream) {
+  EXPECT_FALSE(event.valid());
+  EXPECT_EQ(code_of([&] { event.record(stream); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { stream.record_event(event); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { stream.wait_event(event); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return event.query(); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { event.synchronize(); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return event.synchronize_for(patience); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return event.native(); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return event.device(); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return event.release(); }), errc::invalid_handle);
+}
+
+TEST_F(Moves, C199_EveryMemberOfAMovedFromEventThrows) {
+  Stream stream;
+  Event event{stream};
+  TimedEvent timed{stream};
+  const Event moved_event{std::move(event)};
+  const TimedEvent moved_timed{std::move(timed)};
+  expect_all_members_throw(event, stream);
+  expect_all_members_throw(timed, stream);
+  moved_timed.synchronize();
+  EXPECT_EQ(code_of([&] { return timed - moved_timed; }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return moved_timed - timed; }), errc::invalid_handle);
+}
+
+TEST_F(Moves, C199_AMovedFromObjectTakesANewValue) {
+  Stream stream;
+  Stream moved{std::move(stream)};
+  stream = Stream{};
+  EXPECT_TRUE(runs(stream));
+  Event event{stream};
+  Event moved_event{std::move(event)};
+  event = Event{stream};
+  EXPECT_TRUE(event.synchronize_for(patience));
+}
+
+TEST_F(Moves, C200_SelfMoveLeavesItUsable) {
+  Stream stream;
+  Stream& same = stream;
+  const auto id = stream.id();
+  stream = std::move(same);
+  EXPECT_EQ(stream.id(), id);
+  EXPECT_TRUE(runs(stream));
+  Event event{stream};
+  Event& same_event = event;
+  event = std::move(same_event);
+  EXPECT_TRUE(event.valid());
+  event.synchronize();
+  DeviceBuffer<int> buffer{4, stream};
+  DeviceBuffer<int>& same_buffer = buffer;
+  const int* data = buffer.data();
+  buffer = std::move(same_buffer);
+  EXPECT_EQ(buffer.data(), data);
+  EXPECT_EQ(buffer.size(), 4U);
+}
+
+TEST_F(Moves, C201_AssigningOverALiveStreamDestroysItOnce) {
+  Log log;
+  const auto before = live_objects().streams;
+  {
+    Stream a, b;
+    const StreamRef old = a;
+    Gate gate;
+    gate.close_on(a);
+    log.write(a, "of the old one");
+    EXPECT_EQ(live_objects().streams, before + 2);
+    a = std::move(b);
+    EXPECT_EQ(live_objects().streams, before + 1);
+    EXPECT_FALSE(old.valid());
+    EXPECT_TRUE(runs(a));
+  }
+  EXPECT_EQ(live_objects().streams, before);
+  EXPECT_TRUE(eventually([&] { return log.has("of the old one"); }));
+}
+
+TEST_F(Moves, C201_AssigningOverALiveEventDestroysItOnce) {
+  Stream stream;
+  const auto before = live_objects().events;
+  {
+    Event a{stream}, b{stream};
+    a = std::move(b);
+    a = Event{stream};
+    a.synchronize();
+  }
+  EXPECT_EQ(live_objects().events, before);
+}
+
+TEST_F(Moves, C201_AssigningToTheViewInsideChangesNotWhatIsDestroyed) {
+  const auto before = live_objects().streams;
+  Stream other;
+  {
+    Stream stream;
+    static_cast<StreamRef&>(stream) = other;
+  }
+  EXPECT_EQ(live_objects().streams, before + 1);
+  EXPECT_TRUE(runs(other));
+}
+
+TEST_F(Moves, C202_ToAnotherThread) {
+  Log log;
+  Stream stream;
+  std::thread thread{[&log, moved = std::move(stream)]() mutable {
+    log.write(moved, "there");
+    moved.synchronize();
+    const Stream dies_here{std::move(moved)};
+  }};
+  thread.join();
+  EXPECT_EQ(log.size(), 1U);
+}
+
+TEST_F(Moves, C203_AnEventMovesWhileAStreamWaits) {
+  Log log;
+  Stream held, waiter;
+  Gate gate;
+  gate.close_on(held);
+  log.write(held, "held");
+  Event event{held};
+  waiter.wait_event(event);
+  Event moved{std::move(event)};
+  log.write(waiter, "waiter");
+  EXPECT_FALSE(moved.query());
+  Event elsewhere;
+  elsewhere = std::move(moved);
+  gate.open();
+  elsewhere.synchronize();
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+}
+
+TEST_F(Moves, C203_BuffersMoveWithTheirContents) {
+  Stream stream;
+  DeviceBuffer<int> there{4, stream};
+  fill(stream, there, 3);
+  DeviceBuffer<int> moved{std::move(there)};
+  EXPECT_TRUE(there.empty());  // NOLINT
+  PinnedBuffer<int> result{4};
+  copy(stream, result, moved);
+  stream.synchronize();
+  PinnedBuffer<int> moved_result;
+  moved_result = std::move(result);
+  EXPECT_EQ(moved_result[3], 3);
+  EXPECT_TRUE(result.empty());  // NOLINT
+}
+
+}  // namespace

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 215 to 219: two devices.
+#include <cstring>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using MultiDevice = TwoDevices;
+
+TEST_F(MultiDevice, C215_CreateOnANamedDeviceWhileAnotherIsCurrent) {
+  const DeviceGuard with{first};
+  Stream stream{second};
+  DeviceBuffer<int> buffer{4, stream};
+  EXPECT_EQ(stream.device(), second);
+  EXPECT_EQ(buffer.device(), second);
+  EXPECT_EQ(pointer_info(buffer.data()).device, second);
+  EXPECT_EQ(Device::current(), first);
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(MultiDevice, C216_SynchronizeAndQueryFromTheWrongDevice) {
+  Stream stream{second};
+  Gate gate;
+  const DeviceGuard with{first};
+  gate.close_on(stream);
+  EXPECT_FALSE(stream.query());
+  EXPECT_TRUE(held_by(gate, [&] { stream.synchronize(); }));
+  EXPECT_TRUE(stream.query());
+  EXPECT_EQ(stream.priority(), second.priority_range().clamp(0));
+}
+
+TEST_F(MultiDevice, C217_AnEventRecordedOnAnotherDevicesStreamSwitches) {
+  Stream a{first}, b{second};
+  Event event;
+  TimedEvent timed;
+  for (const Stream* stream : {&a, &b, &a}) {
+    stream->record_event(event);
+    stream->record_event(timed);
+    EXPECT_EQ(event.device(), stream->device());
+    EXPECT_EQ(timed.device(), stream->device());
+    event.synchronize();
+    timed.synchronize();
+  }
+  Gate gate;
+  gate.close_on(b);
+  event.record(b);
+  EXPECT_FALSE(event.query());
+  event.record(a);  // the record on b counts no more
+  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_FALSE(b.query());
+}
+
+TEST_F(MultiDevice, C217_AWaiterKeepsWhatItWaitsForWhenTheEventSwitches) {
+  Log log;
+  Stream a{first}, b{second}, waiter{first};
+  Event event;
+  Gate gate;
+  gate.close_on(b);
+  log.write(b, "b");
+  event.record(b);
+  waiter.wait_event(event);
+  event.record(a);
+  log.write(waiter, "waiter");
+  EXPECT_FALSE(waiter.query());
+  gate.open();
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"b", "waiter"}));
+}
+
+TEST_F(MultiDevice, C218_WaitAcrossDevices) {
+  Log log;
+  Stream a{first}, b{second};
+  Gate gate;
+  gate.close_on(a);
+  log.write(a, "a");
+  const Event event = a.record_event();
+  b.wait_event(event);
+  log.write(b, "b");
+  EXPECT_FALSE(b.query());
+  on_thread([&] {
+    second.use();
+    EXPECT_FALSE(event.query());
+  });
+  gate.open();
+  b.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"a", "b"}));
+}
+
+TEST_F(MultiDevice, C219_TheCurrentDeviceStaysWhateverIsCalledOnTheOther) {
+  const DeviceGuard with{first};
+  Stream here{first};
+  const auto same = [] { return Device::current() == first; };
+  Stream stream{second};
+  EXPECT_TRUE(same()) << "Stream";
+  Event event{stream};
+  TimedEvent start{stream}, stop{stream};
+  EXPECT_TRUE(same()) << "record";
+  DeviceBuffer<int> there{4, stream};
+  EXPECT_TRUE(same()) << "DeviceBuffer";
+  std::vector<int> host(4);
+  fill(stream, there, 1);
+  fill_2d(stream, there.data(), 8, 2, 4, 2);
+  copy(stream, host, there);
+  copy(stream, there, host);
+  copy_2d(stream, there.data(), 8, host.data(), 8, 4, 2);
+  EXPECT_TRUE(same()) << "copies and fills";
+  here.wait_stream(stream);
+  stream.wait_stream(here);
+  stream.wait_event(event);
+  EXPECT_TRUE(same()) << "waits";
+  stream.launch_host_func([] {});
+  static_cast<void>(stream.query());
+  static_cast<void>(stream.priority());
+  stream.synchronize();
+  EXPECT_TRUE(stream.synchronize_for(patience));
+  static_cast<void>(event.query());
+  event.synchronize();
+  static_cast<void>(stop - start);
+  EXPECT_TRUE(same()) << "stream and event";
+  static_cast<void>(second.name());
+  static_cast<void>(second.memory_info());
+  static_cast<void>(second.priority_range());
+  static_cast<void>(second.can_access_peer(first));
+  second.synchronize();
+  EXPECT_TRUE(same()) << "device";
+  static_cast<void>(second.default_stream().query());
+  static_cast<void>(StreamRef::per_thread_default(second).query());
+  static_cast<void>(current_stream(second));
+  EXPECT_TRUE(same()) << "default streams";
+  {
+    StreamPool pool{second, {.size = 1}};
+    const auto one = pool.acquire();
+    const auto two = pool.acquire();
+  }
+  EXPECT_TRUE(same()) << "pool";
+  EXPECT_EQ(code_of([&] { copy_bytes(stream, nullptr, host.data(), 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { DeviceBuffer<char> too_large{SIZE_MAX / 2, stream}; }), errc::out_of_memory);
+  EXPECT_TRUE(same()) << "refusals";
+  { const Stream dies = std::move(stream); }
+  event = Event{};
+  EXPECT_TRUE(same()) << "destructors";
+}
+
+}  // namespace

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 43 to 54: query and synchronize.
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Query = Conformance;
+
+TEST_F(Query, C043_TrueOfAnEmptyStream) { EXPECT_TRUE(Stream{}.query()); }
+
+TEST_F(Query, C044_FalseWhileTheLastTaskRuns) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  ASSERT_TRUE(gate.reached());
+  EXPECT_FALSE(stream.query());
+}
+
+TEST_F(Query, C045_TrueAfterSynchronize) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  EXPECT_FALSE(stream.query());
+  gate.open();
+  stream.synchronize();
+  EXPECT_TRUE(stream.query());
+}
+
+TEST_F(Query, C046_C052_NotReadyNeverBlocksAndIsNoError) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(stream.query());
+  EXPECT_FALSE(gate.is_open());
+  Stream other;  // would see an error that was left behind
+  EXPECT_TRUE(runs(other));
+  gate.open();
+  stream.synchronize();
+}
+
+TEST_F(Query, C047_SynchronizeWaitsForAHostFunction) {
+  Log log;
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  log.write(stream, "done");
+  EXPECT_TRUE(held_by(gate, [&] { stream.synchronize(); }));
+  EXPECT_EQ(log.size(), 1U);
+}
+
+TEST_F(Query, C048_SynchronizeTwice) {
+  Log log;
+  Stream stream;
+  log.write(stream, "done");
+  stream.synchronize();
+  stream.synchronize();
+  EXPECT_EQ(log.size(), 1U);
+}
+
+TEST_F(Query, C049_SynchronizeFromSeveralThreadsAtOnce) {
+  Log log;
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  log.write(stream, "done");
+  EXPECT_TRUE(held_by(gate, [&] {
+    on_threads(8, [&](int) {
+      stream.synchronize();
+      EXPECT_EQ(log.size(), 1U);
+    });
+  }));
+}
+
+TEST_F(Query, C050_BoundedSynchronize) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  EXPECT_FALSE(stream.synchronize_for(std::chrono::milliseconds{1}));
+  EXPECT_FALSE(stream.synchronize_for(std::chrono::nanoseconds{0}));
+  EXPECT_FALSE(stream.synchronize_for(std::chrono::hours{-1}));
+  EXPECT_FALSE(stream.synchronize_for(std::chrono::duration<double>::min()));
+  gate.open();
+  EXPECT_TRUE(stream.synchronize_for(std::chrono::hours::max()));
+  EXPECT_TRUE(stream.synchronize_for(std::chrono::nanoseconds::max()));
+  EXPECT_TRUE(stream.synchronize_for(std::chrono::nanoseconds{0}));
+}
+
+TEST_F(Query, C051_TrueGivesSightOfTheWork) {
+  Stream stream;
+  for (int i = 0; i < 100; ++i) {
+    int value = 0;  // not atomic: the order must come from query()
+    stream.launch_host_func([&value, i] { value = i; });
+    ASSERT_TRUE(eventually([&] { return stream.query(); }));
+    EXPECT_EQ(value, i);
+  }
+}
+
+TEST_F(Query, C053_AnErrorSurfacesAtSynchronizeOnce) {
+  Stream stream;
+  stream.launch_host_func([] { throw std::out_of_range{"thrown inside"}; });
+  try {
+    stream.synchronize();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::out_of_range& error) {
+    EXPECT_STREQ(error.what(), "thrown inside");
+  }
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(Query, C053_AnErrorSurfacesAtABoundedSynchronizeToo) {
+  Stream stream;
+  stream.launch_host_func([] { throw std::out_of_range{"thrown inside"}; });
+  EXPECT_THROW(static_cast<void>(stream.synchronize_for(patience)), std::out_of_range);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+}
+
+TEST_F(Query, C054_TheFirstOfTwoErrorsIsReported) {
+  Stream stream;
+  stream.launch_host_func([] { throw 1; });
+  stream.launch_host_func([] { throw 2; });
+  try {
+    stream.synchronize();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (int first) {
+    EXPECT_EQ(first, 1);
+  }
+  EXPECT_NO_THROW(stream.synchronize());
+}
+
+}  // namespace

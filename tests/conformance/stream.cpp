@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 14 to 29: making streams, their priorities, their identity.
+#include <climits>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Streams = Conformance;
+
+TEST_F(Streams, C014_CreateAndDestroy) {
+  const auto before = live_objects().streams;
+  {
+    Stream stream;
+    EXPECT_TRUE(stream.valid());
+    EXPECT_EQ(live_objects().streams, before + 1);
+    EXPECT_TRUE(runs(stream));
+  }
+  EXPECT_EQ(live_objects().streams, before);
+}
+
+TEST_F(Streams, C014_DestroyingWithPendingWorkReturnsAndTheWorkCompletes) {
+  Log log;
+  Gate gate;
+  {
+    Stream stream;
+    gate.close_on(stream);
+    log.write(stream, "done");
+  }
+  EXPECT_EQ(log.size(), 0U);
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return log.has("done"); }));
+}
+
+TEST_F(Streams, C015_BlockingReadsBack) {
+  EXPECT_FALSE(Stream{}.blocking());
+  EXPECT_FALSE(Stream{StreamOptions{.blocking = false}}.blocking());
+  EXPECT_TRUE(Stream{StreamOptions{.blocking = true}}.blocking());
+}
+
+TEST_F(Streams, C015_NameReadsBackCutTo31Bytes) {
+  const std::string long_name(100, 'n');
+  EXPECT_STREQ(Stream{}.name(), "");
+  EXPECT_STREQ(Stream{StreamOptions{.name = "upload"}}.name(), "upload");
+  EXPECT_EQ(Stream{StreamOptions{.name = long_name.c_str()}}.name(), long_name.substr(0, 31));
+}
+
+TEST_F(Streams, C016_DefaultPriorityReadsBack) { EXPECT_EQ(Stream{}.priority(), device().priority_range().clamp(0)); }
+
+TEST_F(Streams, C017_EachPriorityInRangeReadsBack) {
+  const auto [least, greatest] = device().priority_range();
+  for (int priority = greatest; priority <= least; ++priority) {
+    EXPECT_EQ((Stream{StreamOptions{.priority = priority}}.priority()), priority);
+    EXPECT_EQ((Stream{StreamOptions{.priority = priority, .blocking = true}}.priority()), priority);
+  }
+}
+
+TEST_F(Streams, C018_TooHighClampsToGreatest) {
+  const int greatest = device().priority_range().greatest;
+  EXPECT_EQ(Stream{StreamOptions{.priority = greatest - 1}}.priority(), greatest);
+  EXPECT_EQ(Stream{StreamOptions{.priority = -100}}.priority(), greatest);
+  EXPECT_EQ(Stream{StreamOptions{.priority = Priority::high}}.priority(), greatest);
+}
+
+TEST_F(Streams, C019_TooLowClampsToLeast) {
+  const int least = device().priority_range().least;
+  EXPECT_EQ(Stream{StreamOptions{.priority = least + 1}}.priority(), least);
+  EXPECT_EQ(Stream{StreamOptions{.priority = 100}}.priority(), least);
+  EXPECT_EQ(Stream{StreamOptions{.priority = Priority::low}}.priority(), least);
+}
+
+TEST_F(Streams, C020_ExtremePrioritiesClampWithoutOverflow) {
+  const auto [least, greatest] = device().priority_range();
+  EXPECT_EQ(Stream{StreamOptions{.priority = INT_MIN}}.priority(), greatest);
+  EXPECT_EQ(Stream{StreamOptions{.priority = INT_MAX}}.priority(), least);
+}
+
+TEST_F(Streams, C021_RangeHoldsNormalAndOneLevelIsARange) {
+  const PriorityRange range = device().priority_range();
+  EXPECT_LE(range.greatest, range.least);
+  EXPECT_TRUE(range.contains(range.clamp(0)));
+  EXPECT_EQ(range.supported(), range.least != range.greatest);
+
+  constexpr PriorityRange one{0, 0};
+  static_assert(!one.supported() && one.contains(0) && !one.contains(1) && !one.contains(-1));
+  static_assert(one.clamp(INT_MIN) == 0 && one.clamp(INT_MAX) == 0);
+  constexpr PriorityRange zero_is_least{0, -5};
+  static_assert(zero_is_least.clamp(Priority::low.value) == 0 && zero_is_least.clamp(Priority::high.value) == -5);
+  constexpr PriorityRange zero_is_middle{1, -1};
+  static_assert(zero_is_middle.clamp(Priority::low.value) == 1 && zero_is_middle.clamp(Priority::normal.value) == 0);
+}
+
+TEST_F(Streams, C022_NoPriorityIsStarvedAndOrderIsKeptInEach) {
+  constexpr int rounds = 200;
+  const Log logs[3];
+  const Stream streams[3] = {Stream{StreamOptions{.priority = Priority::low}}, Stream{}, Stream{StreamOptions{.priority = Priority::high}}};
+  Gate gate;
+  for (const Stream& stream : streams) gate.close_on(stream);
+  for (int i = 0; i < rounds; ++i)
+    for (int k = 0; k < 3; ++k) logs[k].write(streams[k], std::to_string(i));
+  gate.open();
+  Entries in_order;
+  for (int i = 0; i < rounds; ++i) in_order.push_back(std::to_string(i));
+  for (int k = 0; k < 3; ++k) {
+    streams[k].synchronize();
+    EXPECT_EQ(logs[k].entries(), in_order);
+  }
+}
+
+TEST_F(Streams, C023_NativeHandleIsNotNullAndNotTheDefaults) {
+  Stream stream;
+  EXPECT_NE(stream.native(), nullptr);
+  EXPECT_NE(stream.native(), device().default_stream().native());
+}
+
+TEST_F(Streams, C024_IdsDifferAndAreNeverReused) {
+  std::set<std::uint64_t> ids;
+  for (int i = 0; i < 100; ++i) {
+    Stream a, b;
+    const auto id = a.id();
+    EXPECT_NE(a, b);
+    EXPECT_NE(a.native(), b.native());
+    EXPECT_TRUE(runs(a));
+    EXPECT_EQ(a.id(), id);
+    ids.insert({a.id(), b.id()});
+  }
+  EXPECT_EQ(ids.size(), 200U);
+  EXPECT_FALSE(ids.contains(0));
+}
+
+TEST_F(Streams, C025_EqualityAndHashAgree) {
+  Stream a, b;
+  const StreamRef view = a;
+  EXPECT_EQ(view, a);
+  EXPECT_NE(view, b);
+  EXPECT_EQ(std::hash<StreamRef>{}(view), std::hash<Stream>{}(a));
+  std::unordered_map<StreamRef, int> map{{a, 1}, {b, 2}};
+  EXPECT_EQ(map.size(), 2U);
+  EXPECT_EQ(map.at(view), 1);
+}
+
+TEST_F(Streams, C026_PrintsWithoutTheRuntime) {
+  std::optional<Stream> stream{std::in_place};
+  const StreamRef view = *stream;
+  const std::string expected = "Stream(id " + std::to_string(view.id()) + ", device " + std::to_string(device().ordinal()) + ")";
+  std::ostringstream out;
+  out << *stream;
+  EXPECT_EQ(out.str(), expected);
+
+  // Where the runtime may not be used: inside a host function, and when there is no stream any more.
+  auto inside = std::make_shared<std::string>();
+  stream->launch_host_func([inside, view] { *inside = to_string(view); });
+  stream->synchronize();
+  EXPECT_EQ(*inside, expected);
+  stream.reset();
+  EXPECT_FALSE(to_string(view).empty());
+}
+
+TEST_F(Streams, C027_KnowsItsDevice) {
+  for (int i = 0; i < Device::count(); ++i) {
+    Stream stream{Device{i}};
+    EXPECT_EQ(stream.device(), Device{i});
+  }
+  EXPECT_EQ(Stream{}.device(), device());
+}
+
+TEST_F(Streams, C028_ManyOneAfterAnotherLeaveNothing) {
+  const int rounds = long_tests() ? 100'000 : 20'000;
+  for (int i = 0; i < 1000; ++i) Stream stream;
+  const auto objects = owned_objects();
+  const auto heap = heap_in_use();
+  for (int i = 0; i < rounds; ++i) Stream stream;
+  EXPECT_EQ(owned_objects(), objects);
+  EXPECT_LE(heap_in_use(), heap + heap_slack);
+}
+
+TEST_F(Streams, C029_HoldAThousand) {
+  auto count = std::make_shared<std::atomic<int>>(0);
+  std::vector<Stream> streams(1000);
+  for (const Stream& stream : streams) stream.launch_host_func([count] { ++*count; });
+  for (const Stream& stream : streams) stream.synchronize();
+  EXPECT_EQ(*count, 1000);
+}
+
+}  // namespace

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 30 to 33, for a pool whose streams have one holder at a time.
+#include <set>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using StreamPools = Conformance;
+
+TEST_F(StreamPools, C030_SizeZeroIsRefused) {
+  EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 0}}; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 3, .max = 2}}; }), errc::invalid_argument);
+}
+
+TEST_F(StreamPools, C031_ReturnedStreamsAreHandedOutAgainOldestFirst) {
+  StreamPool pool{device(), {.size = 4}};
+  std::vector<std::uint64_t> ids;
+  for (int i = 0; i < 200; ++i) ids.push_back(pool.acquire().id());
+  EXPECT_EQ((std::set<std::uint64_t>{ids.begin(), ids.end()}.size()), 4U);
+  for (std::size_t i = 4; i < ids.size(); ++i) EXPECT_EQ(ids[i], ids[i - 4]) << i;
+  EXPECT_EQ(pool.growth(), 0U);
+  EXPECT_EQ(pool.size(), 4U);
+  EXPECT_EQ(pool.leased(), 0U);
+}
+
+TEST_F(StreamPools, C031_GrowsWhenAllAreLeasedAndCountsIt) {
+  StreamPool pool{device(), {.size = 1, .max = 3}};
+  auto a = pool.acquire();
+  auto b = pool.acquire();
+  EXPECT_EQ(pool.growth(), 1U);
+  {
+    auto c = pool.acquire();
+    EXPECT_EQ(pool.size(), 3U);
+    EXPECT_EQ(pool.leased(), 3U);
+    EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
+    EXPECT_EQ(pool.leased(), 3U);
+  }
+  auto again = pool.acquire();
+  EXPECT_EQ(pool.growth(), 2U);
+}
+
+TEST_F(StreamPools, C032_StreamsAreDistinctAndNotTheDefault) {
+  StreamPool pool{device(), {.size = 8}};
+  std::vector<StreamLease> leases;
+  std::set<std::uint64_t> ids;
+  for (int i = 0; i < 8; ++i) {
+    leases.push_back(pool.acquire());
+    EXPECT_NE(StreamRef{leases.back()}, device().default_stream());
+    EXPECT_EQ(leases.back().device(), pool.device());
+    ids.insert(leases.back().id());
+  }
+  EXPECT_EQ(ids.size(), 8U);
+}
+
+TEST_F(StreamPools, C032_StreamsAreAsAsked) {
+  StreamPool pool{device(), {.size = 1, .stream = {.priority = Priority::high, .blocking = true, .name = "pooled"}}};
+  auto made_at_once = pool.acquire();
+  auto made_later = pool.acquire();
+  for (const StreamLease* lease : {&made_at_once, &made_later}) {
+    EXPECT_EQ(lease->priority(), device().priority_range().greatest);
+    EXPECT_TRUE(lease->blocking());
+    EXPECT_STREQ(lease->name(), "pooled");
+  }
+}
+
+TEST_F(StreamPools, C033_NeverTwoHoldersFrom16Threads) {
+  StreamPool pool{device(), {.size = 4}};
+  std::mutex mutex;
+  std::set<std::uint64_t> held;
+  on_threads(16, [&](int) {
+    for (int i = 0; i < 200; ++i) {
+      const StreamLease lease = pool.acquire();
+      {
+        const std::lock_guard lock{mutex};
+        EXPECT_TRUE(held.insert(lease.id()).second) << "two holders of one stream";
+      }
+      lease.launch_host_func([] {});
+      const std::lock_guard lock{mutex};
+      held.erase(lease.id());
+    }
+  });
+  EXPECT_EQ(pool.leased(), 0U);
+  EXPECT_EQ(pool.size(), 4 + pool.growth());
+  EXPECT_LE(pool.size(), 16U);
+}
+
+TEST_F(StreamPools, C033_WorkOfTheNextHolderRunsAfterWhatIsStillInTheStream) {
+  StreamPool pool{device(), {.size = 1}};
+  Log log;
+  Gate gate;
+  {
+    auto lease = pool.acquire();
+    gate.close_on(lease);
+    log.write(lease, "first");
+  }
+  auto lease = pool.acquire();
+  log.write(lease, "second");
+  EXPECT_FALSE(lease.query());
+  gate.open();
+  lease.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
+}
+
+TEST_F(StreamPools, C033_LeasesOutliveThePoolAndMove) {
+  const auto before = live_objects().streams;
+  {
+    std::optional<StreamPool> pool{std::in_place, device(), StreamPoolOptions{.size = 2}};
+    auto lease = pool->acquire();
+    pool.reset();
+    EXPECT_TRUE(runs(lease));
+    StreamLease moved{std::move(lease)};
+    EXPECT_FALSE(lease.valid());  // NOLINT: what moved-from means is the case
+    EXPECT_EQ(code_of([&] { lease.synchronize(); }), errc::invalid_handle);
+    EXPECT_TRUE(runs(moved));
+  }
+  EXPECT_EQ(live_objects().streams, before);
+}
+
+TEST_F(StreamPools, C033_AMovedFromPoolThrows) {
+  StreamPool pool{device(), {.size = 1}};
+  StreamPool moved{std::move(pool)};
+  EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::invalid_handle);  // NOLINT
+  EXPECT_EQ(code_of([&] { return pool.size(); }), errc::invalid_handle);     // NOLINT
+  EXPECT_TRUE(runs(moved.acquire()));
+}
+
+}  // namespace

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <new>
+#include <sstream>
+
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+
+namespace {
+thread_local constinit std::size_t allocation_count = 0;
+
+void* allocate(std::size_t bytes) {
+  ++allocation_count;
+  if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
+  throw std::bad_alloc{};
+}
+void* allocate(std::size_t bytes, std::align_val_t alignment) {
+  ++allocation_count;
+  const auto unit = static_cast<std::size_t>(alignment);
+  if (void* block = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return block;
+  throw std::bad_alloc{};
+}
+}  // namespace
+
+// The executable's replacements serve the library too.
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+
+namespace conformance {
+using namespace runnel;
+
+std::size_t allocations() noexcept { return allocation_count; }
+
+std::size_t heap_in_use() noexcept {
+#if defined __GLIBC__ && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+  const auto info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+#else
+  return 0;
+#endif
+}
+
+void occupy(StreamRef stream, std::chrono::milliseconds time) {
+  stream.launch_host_func([time] {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+}
+
+bool long_tests() {
+  const char* value = std::getenv("RUNNEL_LONG_TESTS");
+  return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
+bool host_functions_overlap() {
+  static const bool overlap = [] {
+    const auto arrived = std::make_shared<std::promise<void>>();
+    Stream waits, comes;
+    std::promise<bool> met;
+    auto answer = met.get_future();
+    waits.launch_host_func([future = arrived->get_future(), promise = std::move(met)]() mutable {
+      promise.set_value(future.wait_for(std::chrono::seconds{10}) == std::future_status::ready);
+    });
+    comes.launch_host_func([arrived] { arrived->set_value(); });
+    return answer.get();
+  }();
+  return overlap;
+}
+
+std::string owned_objects() {
+  const LiveObjects live = live_objects();
+  std::ostringstream text;
+  text << live.streams << " streams, " << live.events << " events, " << live.pinned_blocks << " pinned blocks, " << live.device_blocks
+       << " device blocks, " << live.host_functions << " host functions";
+  return text.str();
+}
+
+void Conformance::SetUp() {
+  if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_none();
+  scratch_.emplace(std::size_t{4096});
+  // The first fill may load code onto the device, which waits for the device; later a gate may be closed.
+  EXPECT_TRUE(runs(Device::current().default_stream()));
+  found_.emplace(Found{Device::current(), current_stream(), owned_objects()});
+}
+
+void Conformance::TearDown() {
+  if (!found_) return;
+  EXPECT_EQ(Device::current(), found_->device) << "the test left another device current";
+  EXPECT_EQ(current_stream(), found_->stream) << "the test left another stream current";
+  for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
+  // What a host function destroys is destroyed a little later.
+  static_cast<void>(eventually([&] { return owned_objects() == found_->objects; }));
+  EXPECT_EQ(owned_objects(), found_->objects) << "the test left objects behind";
+}
+
+bool Conformance::runs(StreamRef stream) {
+  fill_bytes(stream, scratch_->data() + next_++ % scratch_->size(), 1, 1);
+  return stream.synchronize_for(patience);
+}
+
+void TwoDevices::SetUp() {
+  if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
+  Conformance::SetUp();
+}
+
+}  // namespace conformance

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 84 to 91: one stream after another.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using WaitStream = Conformance;
+using WaitStreamTwo = TwoDevices;
+
+TEST_F(WaitStream, C084_OrdersAfterTheOther) {
+  Log log;
+  Stream a, b;
+  Gate gate;
+  gate.close_on(a);
+  log.write(a, "a");
+  b.wait_stream(a);
+  log.write(b, "b");
+  EXPECT_FALSE(b.query());
+  gate.open();
+  b.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"a", "b"}));
+}
+
+TEST_F(WaitStream, C085_WorkAfterTheCallIsNotWaitedFor) {
+  Stream a, b;
+  Gate gate;
+  EXPECT_TRUE(runs(a));
+  b.wait_stream(a);
+  gate.close_on(a);
+  EXPECT_TRUE(runs(b));
+  EXPECT_FALSE(a.query());
+}
+
+TEST_F(WaitStream, C086_ItselfIsANoOp) {
+  Log log;
+  Stream stream;
+  log.write(stream, "before");
+  stream.wait_stream(stream);
+  log.write(stream, "after");
+  stream.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"before", "after"}));
+}
+
+TEST_F(WaitStream, C087_MakesNoEventPerCall) {
+  Stream a, b;
+  const auto join = [&] {
+    b.launch_host_func([] {});
+    a.wait_stream(b);
+  };
+  for (int i = 0; i < 100; ++i) join();
+  a.synchronize();
+  const LiveObjects objects = live_objects();
+  const auto heap = heap_in_use();
+  for (int i = 0; i < 10'000; ++i) {
+    join();
+    if (i % 100 == 0) a.synchronize();
+  }
+  a.synchronize();
+  b.synchronize();
+  EXPECT_EQ(live_objects(), objects);
+  EXPECT_LE(heap_in_use(), heap + heap_slack);
+}
+
+TEST_F(WaitStreamTwo, C088_AcrossDevices) {
+  Log log;
+  Stream a{first}, b{second};
+  Gate gate;
+  gate.close_on(a);
+  log.write(a, "first device");
+  b.wait_stream(a);
+  log.write(b, "second device");
+  a.wait_stream(b);
+  log.write(a, "first device again");
+  EXPECT_FALSE(b.query());
+  gate.open();
+  a.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"first device", "second device", "first device again"}));
+}
+
+TEST_F(WaitStream, C089_AnIdleStream) {
+  Stream idle, stream;
+  stream.wait_stream(idle);
+  EXPECT_TRUE(runs(stream));
+  stream.wait_stream(device().default_stream());
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(WaitStream, C090_ManyToOne) {
+  Log log;
+  std::vector<Stream> sources(64);
+  Stream join;
+  Gate gate;
+  for (const Stream& source : sources) {
+    gate.close_on(source);
+    log.write(source, "source");
+    join.wait_stream(source);
+  }
+  log.write(join, "join");
+  gate.open();
+  join.synchronize();
+  Entries expected(64, "source");
+  expected.emplace_back("join");
+  EXPECT_EQ(log.entries(), expected);
+}
+
+TEST_F(WaitStream, C091_AMovedFromStreamThrowsOnEitherSide) {
+  Stream gone, stream;
+  Stream moved{std::move(gone)};
+  EXPECT_EQ(code_of([&] { stream.wait_stream(gone); }), errc::invalid_handle);  // NOLINT
+  EXPECT_EQ(code_of([&] { gone.wait_stream(stream); }), errc::invalid_handle);  // NOLINT
+  EXPECT_EQ(code_of([&] { gone.wait_stream(gone); }), errc::invalid_handle);    // NOLINT
+  EXPECT_TRUE(runs(stream));
+}
+
+}  // namespace

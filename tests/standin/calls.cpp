@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calls.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "settings.hpp"
+
+namespace standin {
+namespace {
+
+std::atomic<bool> used{false};
+std::atomic<bool> forked{false};
+
+void report() {
+  const Settings& s = settings();
+  if (s.report.empty() || forked || !used) return;
+  std::FILE* const out = std::fopen(s.report.c_str(), "a");
+  if (out == nullptr) return;
+  const Lock lock{engine().mutex};
+  const State& now = state();
+  const Misuse& m = now.misuse;
+  std::fprintf(out,
+               "{\"pid\": %ld, \"calls\": %ld, \"faulted\": %s, \"live_streams\": %zu, \"live_events\": %zu, \"live_pinned\": %zu, "
+               "\"live_device\": %zu, \"made_streams\": %zu, \"made_events\": %zu, \"double_destroy\": %ld, \"use_after_destroy\": %ld, "
+               "\"unknown_handle\": %ld, \"wrong_device\": %ld, \"double_free\": %ld, \"use_after_free\": %ld, "
+               "\"inside_host_function\": %ld}\n",
+               static_cast<long>(getpid()), now.calls, now.faulted ? "true" : "false", now.streams.live(), now.events.live(),
+               now.blocks.live(Memory::pinned), now.blocks.live(Memory::device), now.streams.made(), now.events.made(), m.double_destroy,
+               m.use_after_destroy, m.unknown_handle, m.wrong_device, m.double_free, m.use_after_free, m.inside_host_function);
+  std::fclose(out);
+}
+
+// Runs after the program's own destructors: what they give back late is still counted as given back.
+[[gnu::destructor(101)]] void at_exit() { report(); }
+
+void in_child() { forked = used.load(); }
+
+void first_use() {
+  if (!used.exchange(true)) pthread_atfork(nullptr, nullptr, in_child);
+}
+
+}  // namespace
+
+Verdict begin_call(Call kind) {
+  // A child has none of its parent's threads, and the mutex may be held by one of them.
+  if (forked) return {vendor::not_initialized, false};
+  first_use();
+  const Lock lock{engine().mutex};
+  State& now = state();
+  const Settings& s = settings();
+  ++now.calls;
+  if (inside_host_function()) {
+    ++now.misuse.inside_host_function;
+    return {vendor::not_permitted, false};
+  }
+  if (now.sticky) return {s.fault.code, kind == Call::releases};
+  if (s.fault.form != FaultForm::none && now.calls == s.fault.call) {
+    now.faulted = true;
+    now.sticky = s.fault.form == FaultForm::sticky;
+    return {s.fault.code, s.fault.form == FaultForm::executed && kind != Call::makes};
+  }
+  if (s.devices == 0 && kind != Call::anywhere) return {vendor::no_device, false};
+  return {};
+}
+
+vendor::Error end_call(int code) {
+  if (code != vendor::ok || vendor::success_clears_last_error) this_thread().last_error = code;
+  return static_cast<vendor::Error>(code);
+}
+
+}  // namespace standin

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "calls.hpp"
+
+using namespace standin;
+
+namespace {
+
+constexpr std::size_t staged_at_the_call = std::size_t{64} << 10U;
+
+// Rows of bytes: one row for the plain forms.
+struct Rows {
+  std::byte* begin;
+  std::size_t pitch;
+  std::size_t width;
+  std::size_t height;
+
+  [[nodiscard]] std::byte* row(std::size_t i) const { return begin + i * pitch; }
+  [[nodiscard]] Range range() const { return {begin, height == 0 ? 0 : (height - 1) * pitch + width}; }
+};
+Rows rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t height) {
+  return {static_cast<std::byte*>(const_cast<void*>(begin)), pitch, width, height};
+}
+
+// Counts a use after free, and is false for one and for bytes beyond the end of a block.
+bool valid(const Rows& side) {
+  if (state().blocks.of(side.begin).kind == Memory::freed) ++state().misuse.use_after_free;
+  return state().blocks.holds(side.begin, side.range().size);
+}
+
+Memory kind_of(const Rows& side) { return state().blocks.of(side.begin).kind; }
+
+// Whoever reads the destination too early reads this, every time.
+void poison(const Rows& to, const Range* from) {
+  const Range target = to.range();
+  const bool overlaps = from != nullptr && target.begin < from->begin + from->size && from->begin < target.begin + target.size;
+  if (overlaps || !engine().untouched_by_pending(target)) return;
+  constexpr std::size_t at_most = std::size_t{1} << 20U;
+  std::size_t left = at_most;
+  for (std::size_t i = 0; i < to.height && left > 0; ++i) {
+    const std::size_t bytes = std::min(left, to.width);
+    std::memset(to.row(i), 0xDB, bytes);
+    left -= bytes;
+  }
+}
+
+// A block may be freed, wrongly, between the call and the copy.
+bool still_valid(const Rows& to, const Rows* from) {
+  const Lock lock{engine().mutex};
+  return valid(to) && (from == nullptr || valid(*from));
+}
+
+int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle handle) {
+  const StreamPtr stream = state().stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  if (to.width == 0 || to.height == 0) return vendor::ok;
+  if (to.begin == nullptr || from.begin == nullptr || to.pitch < to.width || from.pitch < from.width) return vendor::invalid_value;
+  if (!valid(to) || !valid(from)) return vendor::invalid_value;
+
+  const bool to_host = kind_of(to) == Memory::pageable || kind_of(to) == Memory::pinned;
+  const bool from_host = kind_of(from) == Memory::pageable || kind_of(from) == Memory::pinned;
+  const bool small = from.width * from.height <= staged_at_the_call;
+  auto operation = std::make_shared<Operation>();
+  operation->touches = {to.range(), from.range()};
+  bool blocks = kind_of(to) == Memory::pageable || (to_host && from_host) || (kind_of(from) == Memory::pageable && !small);
+
+  if (kind_of(from) == Memory::pageable && small && !to_host) {
+    std::vector<std::byte> taken(from.width * from.height);
+    for (std::size_t i = 0; i < from.height; ++i) std::memcpy(taken.data() + i * from.width, from.row(i), from.width);
+    operation->run = [to, taken = std::move(taken)] {
+      if (!still_valid(to, nullptr)) return;
+      for (std::size_t i = 0; i < to.height; ++i) std::memcpy(to.row(i), taken.data() + i * to.width, to.width);
+    };
+  } else {
+    operation->run = [to, from] {
+      if (!still_valid(to, &from)) return;
+      for (std::size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
+    };
+  }
+  const Range source = from.range();
+  if (!blocks) poison(to, &source);
+  engine().submit(*stream, operation);
+  if (blocks) engine().wait(lock, operation);
+  return vendor::ok;
+}
+
+// `value` is repeated along each row, and as wide as divides it.
+int fill(Lock& lock, const Rows& to, std::vector<std::byte> value, vendor::StreamHandle handle) {
+  const StreamPtr stream = state().stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  if (to.width == 0 || to.height == 0) return vendor::ok;
+  if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return vendor::invalid_value;
+  if (to.pitch < to.width || !valid(to) || kind_of(to) == Memory::pageable) return vendor::invalid_value;
+  auto operation = std::make_shared<Operation>();
+  operation->touches = {to.range()};
+  operation->run = [to, value = std::move(value)] {
+    if (!still_valid(to, nullptr)) return;
+    for (std::size_t i = 0; i < to.height; ++i) {
+      for (std::size_t j = 0; j < to.width; j += value.size()) std::memcpy(to.row(i) + j, value.data(), value.size());
+    }
+  };
+  const bool blocks = kind_of(to) == Memory::pinned;  // CUDA's documentation: asynchronous except to pinned memory
+  if (!blocks) poison(to, nullptr);
+  engine().submit(*stream, operation);
+  if (blocks) engine().wait(lock, operation);
+  return vendor::ok;
+}
+
+}  // namespace
+
+int standin::fill_elements(Lock& lock, void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle) {
+  const auto* const begin = static_cast<const std::byte*>(value);
+  return fill(lock, rows(to, width * count, width * count, 1), {begin, begin + width}, handle);
+}
+
+extern "C" {
+
+vendor::Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind, vendor::StreamHandle stream) {
+  return call([&](Lock& lock) { return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream); });
+}
+
+vendor::Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                                 std::size_t height, vendor::CopyKind, vendor::StreamHandle stream) {
+  return call([&](Lock& lock) { return copy(lock, rows(to, to_pitch, width, height), rows(from, from_pitch, width, height), stream); });
+}
+
+vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device, std::size_t size,
+                                   vendor::StreamHandle stream) {
+  return call([&](Lock& lock) -> int {
+    const Block target = state().blocks.of(to);
+    const Block source = state().blocks.of(from);
+    if ((target.kind == Memory::device && target.device != to_device) || (source.kind == Memory::device && source.device != from_device)) {
+      ++state().misuse.wrong_device;
+      return vendor::invalid_value;
+    }
+    return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream);
+  });
+}
+
+vendor::Error API(MemsetAsync)(void* to, int value, std::size_t size, vendor::StreamHandle stream) {
+  return call([&](Lock& lock) { return fill(lock, rows(to, size, size, 1), {static_cast<std::byte>(value)}, stream); });
+}
+
+vendor::Error API(Memset2DAsync)(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                                 vendor::StreamHandle stream) {
+  return call([&](Lock& lock) { return fill(lock, rows(to, pitch, width, height), {static_cast<std::byte>(value)}, stream); });
+}
+
+#ifdef STANDIN_HIP
+hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, std::size_t count, hipStream_t stream) {
+  return call([&](Lock& lock) { return fill_elements(lock, to, &value, sizeof value, count, stream); });
+}
+
+hipError_t hipMemsetD32Async(hipDeviceptr_t to, int value, std::size_t count, hipStream_t stream) {
+  return call([&](Lock& lock) { return fill_elements(lock, to, &value, sizeof value, count, stream); });
+}
+#endif
+
+}  // extern "C"

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The driver functions that runnel asks the CUDA runtime for. A context is a device's number and one, so that it is not null.
+#include "calls.hpp"
+
+#ifdef STANDIN_CUDA
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+using namespace standin;
+
+namespace {
+
+thread_local std::vector<std::uintptr_t> contexts;
+
+template <class Value>
+int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
+  return call([&](Lock& lock) { return fill_elements(lock, reinterpret_cast<void*>(to), &value, sizeof value, count, stream); });
+}
+
+int context_of(cudaStream_t stream, void** context) {
+  int device = 0;
+  const int code = call([&](Lock&) { return device_of(stream, device); });
+  *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(device) + 1);
+  return code;
+}
+
+int push(void* context) {
+  contexts.push_back(reinterpret_cast<std::uintptr_t>(context));
+  return vendor::ok;
+}
+
+int pop(void** context) {
+  if (contexts.empty()) return vendor::no_context;
+  *context = reinterpret_cast<void*>(contexts.back());
+  contexts.pop_back();
+  return vendor::ok;
+}
+
+int context_device(int* device) {
+  if (contexts.empty()) return vendor::no_context;
+  *device = static_cast<int>(contexts.back()) - 1;
+  return vendor::ok;
+}
+
+template <class Function>
+void* address(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+void* find(std::string_view name) {
+  if (name == "cuMemsetD16Async") return address(&fill<unsigned short>);
+  if (name == "cuMemsetD32Async") return address(&fill<unsigned int>);
+  if (name == "cuStreamGetCtx") return address(&context_of);
+  if (name == "cuCtxPushCurrent") return address(&push);
+  if (name == "cuCtxPopCurrent") return address(&pop);
+  if (name == "cuCtxGetDevice") return address(&context_device);
+  return nullptr;
+}
+
+cudaError_t entry_point(const char* name, void** function, cudaDriverEntryPointQueryResult* found) {
+  return call([&](Lock&) {
+    *function = find(name);
+    if (found != nullptr) *found = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return vendor::ok;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned int, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  return entry_point(name, function, found);
+}
+#else
+cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long, cudaDriverEntryPointQueryResult* found) {
+  return entry_point(name, function, found);
+}
+#endif
+
+}  // extern "C"
+
+#endif

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "settings.hpp"
+
+namespace standin {
+
+Engine& engine() {
+  static Engine& instance = *new Engine;
+  return instance;
+}
+
+bool& inside_host_function() {
+  thread_local bool inside = false;
+  return inside;
+}
+
+Engine::Engine()
+    : scheduler_{settings().scheduler},
+      patience_{settings().patience_ms},
+      random_{static_cast<std::mt19937::result_type>(settings().seed)} {}
+
+void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& also) {
+  operation->number = next_number_++;
+  operation->device = stream.device;
+  operation->due = Clock::now();
+  if (scheduler_ == Scheduler::lazy) operation->due += patience_;
+  if (scheduler_ == Scheduler::reverse) operation->due += std::chrono::milliseconds{2};
+  if (scheduler_ == Scheduler::random) operation->due += std::chrono::microseconds{random_() % 2000};
+
+  DeviceOrder& order = order_[stream.device];
+  const auto after = [&](const OperationPtr& earlier) {
+    if (earlier == nullptr || earlier->done) return;
+    operation->before.push_back(earlier);
+    earlier->after.push_back(operation);
+  };
+  after(stream.last);
+  if (also != stream.last) after(also);
+  if (stream.kind == StreamKind::legacy) {
+    for (const auto& [id, last] : order.blocking) after(last);
+    order.blocking.clear();  // from now on behind the legacy stream's own last one
+    order.legacy = operation;
+  } else if (stream.kind == StreamKind::blocking) {
+    after(order.legacy);
+    order.blocking[stream.id] = operation;
+  }
+  stream.last = operation;
+  operation->unmet = operation->before.size();
+  pending_.emplace(operation->number, operation);
+  if (operation->unmet == 0) {
+    ready_.push_back(std::move(operation));
+    wake();
+  }
+}
+
+void Engine::demand(const OperationPtr& operation) {
+  std::vector<OperationPtr> open{operation};
+  bool found = false;
+  while (!open.empty()) {
+    const OperationPtr next = std::move(open.back());
+    open.pop_back();
+    if (next == nullptr || next->done || next->demanded) continue;
+    next->demanded = true;
+    found = found || next->unmet == 0;
+    open.insert(open.end(), next->before.begin(), next->before.end());
+  }
+  if (found) wake();
+}
+
+void Engine::wait(Lock& lock, const OperationPtr& operation) {
+  if (operation == nullptr) return;
+  demand(operation);
+  done.wait(lock, [&] { return operation->done; });
+}
+
+void Engine::wait_for_device(Lock& lock, int device) {
+  std::vector<OperationPtr> all;
+  for (const auto& [number, operation] : pending_) {
+    if (device < 0 || operation->device == device) all.push_back(operation);
+  }
+  for (const OperationPtr& operation : all) wait(lock, operation);
+}
+
+std::vector<OperationPtr> Engine::legacy_tails(int device) const {
+  std::vector<OperationPtr> tails;
+  const auto order = order_.find(device);
+  if (order == order_.end()) return tails;
+  if (order->second.legacy != nullptr) tails.push_back(order->second.legacy);
+  for (const auto& [id, last] : order->second.blocking) tails.push_back(last);
+  return tails;
+}
+
+bool Engine::legacy_is_idle(int device) const {
+  const auto tails = legacy_tails(device);
+  return std::all_of(tails.begin(), tails.end(), [](const OperationPtr& operation) { return operation->done; });
+}
+
+bool Engine::untouched_by_pending(Range range) const {
+  return std::none_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
+    const Operation& operation = *entry.second;
+    return operation.is_host_function ||  // nobody knows what it reads
+           std::any_of(operation.touches.begin(), operation.touches.end(),
+                       [&](Range other) { return range.begin < other.begin + other.size && other.begin < range.begin + range.size; });
+  });
+}
+
+void Engine::wake() {
+  if (idle_ > 0) {
+    work_.notify_one();
+    return;
+  }
+  std::thread{[this] { work(); }}.detach();
+}
+
+bool Engine::runnable(const Operation& operation, Clock::time_point now) const {
+  if (operation.due <= now) return true;
+  return operation.demanded && scheduler_ != Scheduler::random;
+}
+
+std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < ready_.size(); ++i) {
+    if (runnable(*ready_[i], now)) {
+      found.push_back(i);
+    } else {
+      next = std::min(next, ready_[i]->due);
+    }
+  }
+  if (found.empty()) return ready_.size();
+  if (scheduler_ == Scheduler::random) return found[random_() % found.size()];
+  const auto older = [&](std::size_t a, std::size_t b) { return ready_[a]->number < ready_[b]->number; };
+  return scheduler_ == Scheduler::reverse ? *std::max_element(found.begin(), found.end(), older)
+                                          : *std::min_element(found.begin(), found.end(), older);
+}
+
+// One thread per operation that is running: a host function that blocks never holds up another stream.
+void Engine::work() {
+  constexpr int idle_at_most = 4;
+  Lock lock{mutex};
+  for (;;) {
+    Clock::time_point next = Clock::now() + std::chrono::hours{1};
+    const std::size_t i = choose(Clock::now(), next);
+    if (i == ready_.size()) {
+      if (idle_ >= idle_at_most) return;
+      ++idle_;
+      work_.wait_until(lock, next);
+      --idle_;
+      continue;
+    }
+    const OperationPtr operation = ready_[i];
+    ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!ready_.empty()) wake();
+    lock.unlock();
+    if (operation->run) {
+      inside_host_function() = operation->is_host_function;
+      operation->run();
+      inside_host_function() = false;
+      operation->run = nullptr;
+    }
+    lock.lock();
+    complete(*operation);
+  }
+}
+
+void Engine::complete(Operation& operation) {
+  operation.done = true;
+  operation.finished = Clock::now();
+  operation.before.clear();
+  for (OperationPtr& later : operation.after) {
+    if (--later->unmet == 0) {
+      ready_.push_back(std::move(later));
+      wake();
+    }
+  }
+  operation.after.clear();
+  pending_.erase(operation.number);
+  done.notify_all();
+}
+
+}  // namespace standin

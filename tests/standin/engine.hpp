@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What runs beneath the stand-in's entry points: a graph of operations, the threads that run them, and the order they choose.
+/// Written apart from runnel's host backend, and sharing nothing with it, so that one's mistake cannot hide the other's.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <vector>
+
+namespace standin {
+
+using Clock = std::chrono::steady_clock;
+using Lock = std::unique_lock<std::mutex>;
+
+struct Range {
+  const std::byte* begin;
+  std::size_t size;
+};
+
+struct Operation {
+  std::function<void()> run;
+  std::vector<Range> touches;
+  bool is_host_function = false;
+
+  std::uint64_t number = 0;
+  int device = 0;
+  std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand can be passed on
+  std::vector<std::shared_ptr<Operation>> after;
+  std::size_t unmet = 0;
+  bool demanded = false;
+  bool done = false;
+  Clock::time_point due;
+  Clock::time_point finished;
+};
+using OperationPtr = std::shared_ptr<Operation>;
+
+enum class StreamKind { blocking, independent, legacy };
+
+struct Stream {
+  std::uint64_t id = 0;
+  int device = 0;
+  int priority = 0;
+  StreamKind kind = StreamKind::independent;
+  OperationPtr last;
+};
+using StreamPtr = std::shared_ptr<Stream>;
+
+enum class Scheduler {
+  eager,    ///< whatever is ready runs at once, oldest first
+  lazy,     ///< nothing runs until a wait or a query asks for it, or its patience ends
+  reverse,  ///< held for a moment, then newest first
+  random,   ///< held for a random moment, then any
+};
+
+class Engine {
+ public:
+  Engine();
+
+  std::mutex mutex;  // guards everything in this library that threads share
+  std::condition_variable done;
+
+  // All with the mutex held
+  /// Orders the operation after the stream's last one, `also`, and what the legacy default stream demands.
+  void submit(Stream& stream, OperationPtr operation, const OperationPtr& also = nullptr);
+  /// Asks for an operation and all that it depends on, without waiting.
+  void demand(const OperationPtr& operation);
+  void wait(Lock& lock, const OperationPtr& operation);
+  /// Of one device, or of all with -1.
+  void wait_for_device(Lock& lock, int device);
+  [[nodiscard]] bool legacy_is_idle(int device) const;
+  [[nodiscard]] std::vector<OperationPtr> legacy_tails(int device) const;
+  /// Whether nothing that is still to run can see these bytes: then they may be overwritten with poison.
+  [[nodiscard]] bool untouched_by_pending(Range range) const;
+
+ private:
+  struct DeviceOrder {
+    OperationPtr legacy;
+    std::map<std::uint64_t, OperationPtr> blocking;  // the last operation of each blocking stream, also of destroyed ones
+  };
+
+  void work();
+  void wake();
+  [[nodiscard]] bool runnable(const Operation& operation, Clock::time_point now) const;
+  [[nodiscard]] std::size_t choose(Clock::time_point now, Clock::time_point& next);
+  void complete(Operation& operation);
+
+  Scheduler scheduler_;
+  std::chrono::milliseconds patience_;
+  std::mt19937 random_;
+  std::condition_variable work_;
+  std::vector<OperationPtr> ready_;
+  std::map<std::uint64_t, OperationPtr> pending_;
+  std::map<int, DeviceOrder> order_;
+  std::uint64_t next_number_ = 1;
+  int idle_ = 0;
+};
+
+/// Never destroyed: threads of the process may still use it while it exits.
+Engine& engine();
+
+/// Set on the threads that run host functions, while they do.
+bool& inside_host_function();
+
+}  // namespace standin

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the environment asks of the stand-in; README.md lists the variables.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "engine.hpp"
+
+namespace standin {
+
+enum class FaultForm {
+  none,
+  refused,   ///< nothing is done, the code is returned
+  executed,  ///< done, and the code is returned: an earlier asynchronous error that comes up here
+  sticky,    ///< this and every later call; handles can still be given back
+};
+
+struct Fault {
+  FaultForm form = FaultForm::none;
+  long call = 0;
+  int code = 0;
+};
+
+struct Settings {
+  Scheduler scheduler;
+  long patience_ms;
+  long seed;
+  int devices;
+  int least_priority;
+  int greatest_priority;
+  std::size_t memory;  // of each device, and of pinned memory as a whole
+  bool pools;
+  bool peers;
+  bool memory_operations;
+  bool reuse_handles;
+  std::string report;
+  Fault fault;
+};
+
+const Settings& settings();
+
+}  // namespace standin

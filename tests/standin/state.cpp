@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "settings.hpp"
+
+namespace standin {
+namespace {
+constexpr std::size_t region_size = std::size_t{1} << 40U;
+constexpr std::size_t page = 4096;
+std::size_t pages(std::size_t size) { return (size + page - 1) / page * page; }
+const std::byte* bytes(const void* pointer) { return static_cast<const std::byte*>(pointer); }
+}  // namespace
+
+template <class Object>
+std::uintptr_t Handles<Object>::add(std::shared_ptr<Object> object) {
+  std::uintptr_t handle = 0;
+  if (free_.empty()) {
+    handle = base_ + (next_++ << 20U);
+  } else {
+    handle = free_.back() + (settings().reuse_handles ? 0 : std::uintptr_t{1} << 44U);  // the next generation
+    free_.pop_back();
+  }
+  dead_.erase(handle);
+  live_.emplace(handle, std::move(object));
+  ++made_;
+  return handle;
+}
+
+template <class Object>
+std::shared_ptr<Object> Handles<Object>::find(std::uintptr_t handle, Misuse& misuse) const {
+  const auto found = live_.find(handle);
+  if (found != live_.end()) return found->second;
+  ++(dead_.count(handle) != 0 ? misuse.use_after_destroy : misuse.unknown_handle);
+  return nullptr;
+}
+
+template <class Object>
+bool Handles<Object>::remove(std::uintptr_t handle, Misuse& misuse) {
+  if (live_.erase(handle) == 0) {
+    ++(dead_.count(handle) != 0 ? misuse.double_destroy : misuse.unknown_handle);
+    return false;
+  }
+  dead_.insert(handle);
+  free_.push_back(handle);
+  return true;
+}
+
+template class Handles<Stream>;
+template class Handles<Event>;
+
+Blocks::Blocks() {
+  void* const region = mmap(nullptr, region_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  region_ = next_ = region == MAP_FAILED ? nullptr : static_cast<std::byte*>(region);
+}
+
+void* Blocks::allocate(std::size_t size, Memory kind, int device) {
+  const int account = kind == Memory::pinned ? -1 : device;
+  const std::size_t limit = settings().memory;
+  const std::size_t used = used_[account];
+  if (region_ == nullptr || size > limit || used + size > limit) return nullptr;
+  if (pages(size) + page > region_size - static_cast<std::size_t>(next_ - region_)) return nullptr;
+  std::byte* const block = next_;
+  if (mprotect(block, pages(size), PROT_READ | PROT_WRITE) != 0) return nullptr;
+  next_ += pages(size) + page;
+  std::memset(block, 0xCD, std::min(size, std::size_t{1} << 20U));  // fresh memory is not zero
+  blocks_.emplace(block, Block{size, kind, device});
+  used_[account] += size;
+  return block;
+}
+
+bool Blocks::release(void* pointer) {
+  const auto found = blocks_.find(bytes(pointer));
+  if (found == blocks_.end()) return false;
+  const Block& block = found->second;
+  used_[block.kind == Memory::pinned ? -1 : block.device] -= block.size;
+  mprotect(pointer, pages(block.size), PROT_NONE);
+  madvise(pointer, pages(block.size), MADV_DONTNEED);
+  blocks_.erase(found);
+  return true;
+}
+
+bool Blocks::inside(const void* pointer) const { return bytes(pointer) >= region_ && bytes(pointer) < region_ + region_size; }
+
+Block Blocks::of(const void* pointer) const {
+  auto found = blocks_.upper_bound(bytes(pointer));
+  if (found != blocks_.begin()) {
+    --found;
+    if (bytes(pointer) < found->first + found->second.size) return found->second;
+  }
+  return {0, inside(pointer) ? Memory::freed : Memory::pageable, 0};
+}
+
+bool Blocks::holds(const void* pointer, std::size_t size) const {
+  auto found = blocks_.upper_bound(bytes(pointer));
+  if (found == blocks_.begin()) return !inside(pointer);
+  --found;
+  const std::byte* const end = found->first + found->second.size;
+  if (bytes(pointer) >= end) return !inside(pointer);
+  return size <= static_cast<std::size_t>(end - bytes(pointer));
+}
+
+std::size_t Blocks::used(int device) const {
+  const auto found = used_.find(device);
+  return found == used_.end() ? 0 : found->second;
+}
+
+std::size_t Blocks::live(Memory kind) const {
+  return static_cast<std::size_t>(std::count_if(blocks_.begin(), blocks_.end(), [&](const auto& b) { return b.second.kind == kind; }));
+}
+
+State& state() {
+  static State& instance = *new State;
+  return instance;
+}
+
+// Freed never: threads that end while the process exits may still ask.
+ThreadState& this_thread() {
+  thread_local ThreadState* const instance = new ThreadState;
+  return *instance;
+}
+
+StreamPtr State::make_stream(int device, StreamKind kind, int priority) {
+  auto made = std::make_shared<Stream>();
+  made->id = next_stream_id++;
+  made->device = device;
+  made->kind = kind;
+  made->priority = priority;
+  return made;
+}
+
+StreamPtr State::stream(vendor::StreamHandle handle) {
+  ThreadState& thread = this_thread();
+  if (is_legacy(handle) || is_per_thread(handle)) {
+    StreamPtr& found = (is_legacy(handle) ? legacy : thread.default_streams)[thread.device];
+    if (found == nullptr) found = make_stream(thread.device, is_legacy(handle) ? StreamKind::legacy : StreamKind::blocking, 0);
+    return found;
+  }
+  return streams.find(reinterpret_cast<std::uintptr_t>(handle), misuse);
+}
+
+std::shared_ptr<Event> State::event(vendor::EventHandle handle) { return events.find(reinterpret_cast<std::uintptr_t>(handle), misuse); }
+
+}  // namespace standin

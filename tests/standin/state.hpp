@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the runtime keeps: streams and events by handle, blocks of memory by address, which device each thread uses, and the counts
+/// of the report. Used with the engine's mutex held, the per-thread parts apart.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "engine.hpp"
+#include "vendor.hpp"
+
+namespace standin {
+
+struct Misuse {
+  long double_destroy = 0;
+  long use_after_destroy = 0;
+  long unknown_handle = 0;
+  long wrong_device = 0;
+  long double_free = 0;
+  long use_after_free = 0;
+  long inside_host_function = 0;
+};
+
+/// Handles are made of an index and a generation, so that a stale one is told from its successor. With STANDIN_REUSE_HANDLES they
+/// repeat at once, as those of a real runtime may.
+template <class Object>
+class Handles {
+ public:
+  explicit Handles(std::uintptr_t base) : base_{base} {}
+  std::uintptr_t add(std::shared_ptr<Object> object);
+  [[nodiscard]] std::shared_ptr<Object> find(std::uintptr_t handle, Misuse& misuse) const;
+  bool remove(std::uintptr_t handle, Misuse& misuse);
+  [[nodiscard]] std::size_t live() const { return live_.size(); }
+  [[nodiscard]] std::size_t made() const { return made_; }
+
+ private:
+  std::uintptr_t base_;
+  std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> live_;
+  std::unordered_set<std::uintptr_t> dead_;
+  std::vector<std::uintptr_t> free_;
+  std::uintptr_t next_ = 1;
+  std::size_t made_ = 0;
+};
+
+struct Event {
+  int device = 0;
+  bool timed = false;
+  OperationPtr record;  // null: never recorded
+};
+
+enum class Memory { pageable, pinned, device, managed, freed };
+
+struct Block {
+  std::size_t size = 0;
+  Memory kind = Memory::pageable;
+  int device = 0;
+};
+
+/// Addresses of blocks are never used twice and unreadable once freed: whoever follows a stale pointer is stopped there.
+class Blocks {
+ public:
+  Blocks();
+  void* allocate(std::size_t size, Memory kind, int device);  // null: no room
+  bool release(void* pointer);
+  [[nodiscard]] Block of(const void* pointer) const;
+  /// Whether all the bytes are in one live block, or in ordinary memory.
+  [[nodiscard]] bool holds(const void* pointer, std::size_t size) const;
+  [[nodiscard]] std::size_t used(int device) const;  // -1: pinned
+  [[nodiscard]] std::size_t live(Memory kind) const;
+
+ private:
+  [[nodiscard]] bool inside(const void* pointer) const;
+  std::byte* region_;
+  std::byte* next_;
+  std::map<const std::byte*, Block> blocks_;
+  std::map<int, std::size_t> used_;
+};
+
+struct State {
+  Handles<Stream> streams{0x10000};
+  Handles<Event> events{0x20000};
+  Blocks blocks;
+  Misuse misuse;
+  std::set<std::pair<int, int>> peers;
+  std::map<int, StreamPtr> legacy;
+  std::uint64_t next_stream_id = 1;
+  long calls = 0;
+  bool sticky = false;
+  bool faulted = false;
+
+  StreamPtr make_stream(int device, StreamKind kind, int priority);
+  /// Also takes the null stream and the per-thread one, of the current device; null for a handle that is not live.
+  StreamPtr stream(vendor::StreamHandle handle);
+  std::shared_ptr<Event> event(vendor::EventHandle handle);
+};
+State& state();
+
+/// The calling thread's.
+struct ThreadState {
+  int device = 0;
+  int last_error = 0;
+  std::map<int, StreamPtr> default_streams;
+};
+ThreadState& this_thread();
+
+inline bool is_per_thread(vendor::StreamHandle handle) { return reinterpret_cast<std::uintptr_t>(handle) == 2; }
+inline bool is_legacy(vendor::StreamHandle handle) { return reinterpret_cast<std::uintptr_t>(handle) < 2; }
+
+}  // namespace standin

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "calls.hpp"
+#include "settings.hpp"
+
+using namespace standin;
+
+namespace {
+
+int submit_host_function(vendor::StreamHandle handle, std::function<void()> function) {
+  const StreamPtr stream = state().stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  auto operation = std::make_shared<Operation>();
+  operation->run = std::move(function);
+  operation->is_host_function = true;
+  engine().submit(*stream, std::move(operation));
+  return vendor::ok;
+}
+
+}  // namespace
+
+int standin::device_of(vendor::StreamHandle handle, int& device) {
+  const StreamPtr stream = state().stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  device = stream->device;
+  return vendor::ok;
+}
+
+extern "C" {
+
+vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsigned int flags, int priority) {
+  return call(Call::makes, [&](Lock&) {
+    if (handle == nullptr || flags > 1) return vendor::invalid_value;
+    const Settings& s = settings();
+    const int given = std::clamp(priority, s.greatest_priority, s.least_priority);
+    State& now = state();
+    *handle = reinterpret_cast<vendor::StreamHandle>(
+        now.streams.add(now.make_stream(this_thread().device, flags == 1 ? StreamKind::independent : StreamKind::blocking, given)));
+    return vendor::ok;
+  });
+}
+
+// Its operations go on without it.
+vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
+  return call(Call::releases, [&](Lock&) {
+    State& now = state();
+    return now.streams.remove(reinterpret_cast<std::uintptr_t>(handle), now.misuse) ? vendor::ok : vendor::invalid_handle;
+  });
+}
+
+// An answer of "not ready" asks for the work all the same: whoever polls gets there.
+vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    if (stream->kind == StreamKind::legacy) {
+      for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().demand(last);
+      return engine().legacy_is_idle(stream->device) ? vendor::ok : vendor::not_ready;
+    }
+    engine().demand(stream->last);
+    return stream->last == nullptr || stream->last->done ? vendor::ok : vendor::not_ready;
+  });
+}
+
+vendor::Error API(StreamSynchronize)(vendor::StreamHandle handle) {
+  return call([&](Lock& lock) {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    if (stream->kind == StreamKind::legacy) {
+      for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().wait(lock, last);
+    } else {
+      engine().wait(lock, OperationPtr{stream->last});
+    }
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(StreamGetPriority)(vendor::StreamHandle handle, int* priority) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    *priority = stream->priority;
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* flags) {
+  return call([&](Lock&) {
+    if (handle == nullptr && !vendor::null_stream_has_flags) return vendor::invalid_value;
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    *flags = stream->kind == StreamKind::independent ? 1 : 0;
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event, unsigned int flags) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    const auto found = state().event(event);
+    if (stream == nullptr || found == nullptr) return vendor::invalid_handle;
+    if (flags != 0) return vendor::invalid_value;
+    if (found->record != nullptr) engine().submit(*stream, std::make_shared<Operation>(), found->record);
+    return vendor::ok;
+  });
+}
+
+#ifdef STANDIN_CUDA
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
+  return call([&](Lock&) -> int {
+    if (function == nullptr) return vendor::invalid_value;
+    return submit_host_function(handle, [function, data] { function(data); });
+  });
+}
+
+#if CUDART_VERSION >= 12080
+cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
+  return call([&](Lock&) { return device_of(handle, *device); });
+}
+#endif
+
+#else
+
+hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function, void* data, unsigned int flags) {
+  return call([&](Lock&) -> int {
+    if (function == nullptr || flags != 0) return vendor::invalid_value;
+    return submit_host_function(handle, [=] { function(handle, hipSuccess, data); });
+  });
+}
+
+hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void* data) {
+  return call([&](Lock&) -> int {
+    if (function == nullptr) return vendor::invalid_value;
+    return submit_host_function(handle, [function, data] { function(data); });
+  });
+}
+
+#if HIP_VERSION >= 60000000
+hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t* device) {
+  return call([&](Lock&) { return device_of(handle, *device); });
+}
+#else
+int hipGetStreamDeviceId(hipStream_t handle) {
+  int device = -1;
+  const hipError_t e = call([&](Lock&) { return device_of(handle, device); });
+  return e == hipSuccess ? device : -1;
+}
+#endif
+
+#endif
+
+}  // extern "C"

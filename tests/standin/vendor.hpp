@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The vendor's header, so that the compiler compares each entry point with its declaration, and what the two call differently.
+#pragma once
+
+#ifdef STANDIN_CUDA
+#include <cuda_runtime_api.h>
+#define API(name) cuda##name
+#define API_NAME(name) "cuda" #name
+#else
+#include <hip/hip_runtime_api.h>
+#define API(name) hip##name
+#define API_NAME(name) "hip" #name
+#endif
+
+namespace standin::vendor {
+
+using Error = API(Error_t);
+using StreamHandle = API(Stream_t);
+using EventHandle = API(Event_t);
+using CopyKind = API(MemcpyKind);
+
+#ifdef STANDIN_CUDA
+inline constexpr const char* priorities = "0,-5";
+inline constexpr bool success_clears_last_error = false;
+inline constexpr bool null_stream_has_flags = true;
+using Attribute = cudaDeviceAttr;
+#else
+inline constexpr const char* priorities = "1,-1";
+// Until HIP 7 the last error was that of the last call, whatever it was.
+inline constexpr bool success_clears_last_error = HIP_VERSION < 70000000;
+inline constexpr bool null_stream_has_flags = false;
+using Attribute = hipDeviceAttribute_t;
+#endif
+
+// The numbers are the same on both.
+enum Code : int {
+  ok = 0,
+  invalid_value = 1,
+  out_of_memory = 2,
+  not_initialized = 3,
+  no_device = 100,
+  invalid_device = 101,
+  no_context = 201,
+  peer_access_unsupported = 217,
+  invalid_handle = 400,
+  not_ready = 600,
+  peer_access_already_enabled = 704,
+  peer_access_not_enabled = 705,
+  not_permitted = 800,
+  not_supported = 801,
+};
+
+}  // namespace standin::vendor

@@ -116,6 +116,7 @@ void OutputFile::open_beside() {
   if (made.slot < 0) fail(made.error);
   descriptor_ = made.descriptor;
   temporary_slot_ = made.slot;
+  regular_ = true;
   const ::mode_t mask = ::umask(0);
   ::umask(mask);
   static_cast<void>(::fchmod(descriptor_, 0666 & ~mask));

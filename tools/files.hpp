@@ -53,7 +53,8 @@ class OutputFile {
 
   /// Where the file will be, with links followed.
   [[nodiscard]] const std::filesystem::path& target() const noexcept { return target_; }
-  [[nodiscard]] bool is_regular() const noexcept { return temporary_slot_ >= 0; }
+  /// False for a device or a pipe.
+  [[nodiscard]] bool is_regular() const noexcept { return regular_; }
 
  private:
   [[noreturn]] void fail(int error) const;
@@ -62,6 +63,7 @@ class OutputFile {
   std::filesystem::path path_;
   std::filesystem::path target_;
   int descriptor_ = -1;
+  bool regular_ = false;
   int temporary_slot_ = -1;  // in the list of what signals remove
 };
 

@@ -15,8 +15,6 @@ else:
 if 'backend            host' in text:
     text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '3'}).stdout.decode()
     tool.expect(text.count('\ndevice ') == 3, 'info lists every device')
-    done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '0'})
-    tool.expect(done.returncode == 0 and b'none: ' in done.stdout, 'no device is an answer')
 
 done = tool.run('info', '--why')
 tool.expect(done.returncode == 0 and done.stdout.count(b'\n') == 1, '--why prints one line')

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts: finds what is missing on a Debian machine, installs it, and sets up a build folder.
+
+say() { printf '\n== %s\n' "$*"; }
+
+# need PACKAGE COMMAND...: the package is missing if the command fails. Asks for what is used, not for who installed it.
+missing=()
+need() {
+  local package=$1
+  shift
+  "$@" >/dev/null 2>&1 || missing+=("$package")
+}
+has_library() { pkg-config --exists "$1"; }
+
+# What the library, the command, the tests and the benchmarks are built with.
+need_build_tools() {
+  need g++ command -v g++
+  need meson command -v meson
+  need ninja-build command -v ninja
+  need pkg-config command -v pkg-config
+  need python3 command -v python3
+  need binutils command -v nm
+  need libcli11-dev has_library CLI11
+  need libgtest-dev has_library gtest_main
+  need libbenchmark-dev has_library benchmark
+}
+
+# Installs what is missing, or says what to ask for and stops.
+install_missing() {
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local as_root=()
+  if ! command -v apt-get >/dev/null; then
+    echo "This machine has no apt-get. Please install what Debian calls: ${missing[*]}" >&2
+    exit 1
+  elif [ "$(id -u)" -ne 0 ]; then
+    # A password can be asked for only where somebody sits.
+    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
+      as_root=(sudo)
+    else
+      echo "These packages are missing, and only root may install them. Please ask for: apt-get install ${missing[*]}" >&2
+      exit 1
+    fi
+  fi
+  say "Installing ${missing[*]}"
+  local quietly=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
+  "${as_root[@]}" "${quietly[@]}" update
+  "${as_root[@]}" "${quietly[@]}" install --yes --no-install-recommends "${missing[@]}" >/dev/null
+  missing=()
+  hash -r
+}
+
+# set_up_build FOLDER OPTIONS...: makes the folder, or gives one that is there these options.
+set_up_build() {
+  local folder=$1
+  shift
+  if [ -f "$folder/build.ninja" ]; then
+    [ $# -eq 0 ] || meson configure "$folder" "$@"
+  else
+    meson setup "$folder" "$@"
+  fi
+}

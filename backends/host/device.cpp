@@ -61,7 +61,7 @@ thread_local constinit int current = 0;
 int shown_devices() noexcept {
   static const int count = [] {
     const char* const asked = std::getenv("RUNNEL_HOST_DEVICES");
-    return asked == nullptr ? 1 : std::clamp(std::atoi(asked), 1, most_devices);
+    return asked == nullptr ? 1 : std::clamp(std::atoi(asked), 0, most_devices);
   }();
   return count;
 }

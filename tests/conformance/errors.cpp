@@ -65,7 +65,7 @@ TEST_F(Errors, C207_EverythingElseIsASystemError) {
     refused();
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), errc::invalid_device);
-    EXPECT_NE(std::strstr(error.what(), error.code().message().c_str()), nullptr) << error.what();
+    EXPECT_NE(std::strstr(error.what(), "-1"), nullptr) << error.what();
   }
 }
 

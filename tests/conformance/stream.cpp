@@ -171,7 +171,7 @@ TEST_F(Streams, C027_KnowsItsDevice) {
 }
 
 TEST_F(Streams, C028_ManyOneAfterAnotherLeaveNothing) {
-  const int rounds = long_tests() ? 100'000 : 20'000;
+  constexpr int rounds = 100'000;
   for (int i = 0; i < 1000; ++i) Stream stream;
   const auto objects = owned_objects();
   const auto heap = heap_in_use();

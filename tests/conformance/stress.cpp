@@ -32,7 +32,7 @@ TEST_F(Stress, C229_AllThreadsEnqueueOnOneStream) {
 
 TEST_F(Stress, C230_ManyStreamsManyRoundTrips) {
   constexpr std::size_t lines = 20, size = 64;
-  const int rounds = long_tests() ? 1024 : 100;
+  const int rounds = long_tests() ? 1024 : 256;
   struct Line {
     Stream stream;
     DeviceBuffer<int> a{size, stream}, b{size, stream};
@@ -136,7 +136,7 @@ class RandomGraph {
 TEST_F(Stress, C231_RandomGraphsAgreeWithASequentialRun) {
   const char* given = std::getenv("RUNNEL_SEED");
   const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
-  const std::uint32_t graphs = long_tests() ? 10'000 : 300;
+  const std::uint32_t graphs = long_tests() ? 10'000 : 2000;
   for (std::uint32_t seed = start; seed < start + graphs; ++seed) {
     SCOPED_TRACE("RUNNEL_SEED=" + std::to_string(seed));
     RandomGraph{seed}.run(40);
@@ -145,7 +145,7 @@ TEST_F(Stress, C231_RandomGraphsAgreeWithASequentialRun) {
 }
 
 TEST_F(Stress, C233_CreateMoveAndDestroyFrom16Threads) {
-  const int rounds = long_tests() ? 5000 : 300;
+  const int rounds = long_tests() ? 5000 : 500;
   auto ran = std::make_shared<std::atomic<int>>(0);
   Stream shared;
   on_threads(16, [&](int i) {

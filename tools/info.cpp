@@ -14,6 +14,8 @@ namespace tool {
 
 namespace {
 
+constexpr bool on_host = std::string_view{RUNNEL_BACKEND} == "host";
+
 std::string abilities(runnel::Device device) {
   std::string text;
   const auto add = [&](bool can, const char* what) {
@@ -49,7 +51,7 @@ void print(runnel::Device device) {
   if (queues > 0)
     std::printf("  hardware queues  %d\n", queues);
   else
-    std::printf("  hardware queues  not told\n");
+    std::printf("  hardware queues  %s\n", on_host ? "none: a thread for each stream with work" : "not told");
   std::printf("  processors       %d\n", device.multiprocessor_count());
   std::printf("  can              %s\n", abilities(device).c_str());
 }
@@ -67,7 +69,7 @@ int info(bool why_only) {
   const auto [runtime, driver] = runnel::runtime_version();
   std::printf("runnel %s\n", RUNNEL_VERSION);
   std::printf("backend            %s\n", RUNNEL_BACKEND);
-  if (std::string_view{RUNNEL_BACKEND} == "host") {
+  if (on_host) {
     std::printf("runtime            threads of this process; no driver needed\n");
   } else {
     std::printf("runtime version    %s\n", version_text(runtime).c_str());

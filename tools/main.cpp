@@ -22,6 +22,7 @@ constexpr int misused = 2;
 
 /// One line, whatever the message held.
 int complain(std::string message, int status) {
+  if (message.starts_with("runnel: ")) message.erase(0, 8);  // the library's own words name it too
   while (!message.empty() && message.back() == '\n') message.pop_back();
   std::ranges::replace(message, '\n', ' ');
   std::fprintf(stderr, "runnel: %s\n", message.c_str());

@@ -55,7 +55,9 @@ PipelineOptions fitted(const OverlapCommand& command, runnel::Device device, std
     chunk = std::min(chunk, *file_size);
     in_flight = std::min(in_flight, (*file_size + chunk - 1) / chunk);
   }
-  if (chunk > room / in_flight)
+  // Beside a chunk's bytes lie its counters, and allocators round up.
+  constexpr std::uint64_t beside = 64 << 10;
+  if (chunk > room / in_flight || in_flight * (chunk + beside) > room)
     throw Failure(std::to_string(in_flight) + " chunks of " + to_text(chunk) + " do not fit into the " + to_text(room) +
                   " of memory that are free; choose a smaller --chunk or --in-flight");
   return {static_cast<std::size_t>(chunk), static_cast<std::size_t>(in_flight), static_cast<std::size_t>(command.streams)};

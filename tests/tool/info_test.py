@@ -15,6 +15,12 @@ else:
 if 'backend            host' in text:
     text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '3'}).stdout.decode()
     tool.expect(text.count('\ndevice ') == 3, 'info lists every device')
+    done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '0'})
+    tool.expect(done.returncode == 0 and b'none: ' in done.stdout, 'no device is an answer')
+    why = tool.run('info', '--why', environment={'RUNNEL_HOST_DEVICES': '0'}).stdout
+    tool.expect(why.count(b'\n') == 1, 'and --why says why in one line')
+    done = tool.run('overlap', '--table', 'upper', '/etc/passwd', '/dev/null', environment={'RUNNEL_HOST_DEVICES': '0'})
+    tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1, 'overlap says that there is no device')
 
 done = tool.run('info', '--why')
 tool.expect(done.returncode == 0 and done.stdout.count(b'\n') == 1, '--why prints one line')

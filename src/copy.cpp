@@ -3,6 +3,7 @@
 
 #include "check.hpp"
 #include "process.hpp"
+#include "staging.hpp"
 #include "stream_device.hpp"
 
 #include <runnel/memory.hpp>
@@ -53,36 +54,63 @@ void require_rows(const void* pointer, std::size_t pitch, std::size_t width, std
     detail::throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
 }
 
-[[nodiscard]] bool is_pageable(const void* pointer, const char* operation) {
+/// What a block of memory is, by both its ends: registered memory need not cover all of it.
+[[nodiscard]] MemoryKind kind_of(const void* pointer, std::size_t bytes, const char* operation) {
   PointerInfo info{MemoryKind::pageable, Device{0}};
   detail::check(driver::pointer_info(info, pointer), operation);
-  return info.kind == MemoryKind::pageable;
+  if (info.kind != MemoryKind::pinned) return info.kind;
+  detail::check(driver::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
+  return info.kind;
 }
+
+/// Up to here the driver takes pageable bytes along at the call.
+constexpr std::size_t inline_limit = std::size_t{64} << 10;
 
 /// What is common to flat and pitched copies: the checks, the policy, and what to say about it. `enqueue` makes the runtime call.
 template <class Enqueue>
-CopyResult checked_copy(StreamRef stream, Rows to, Rows from, std::size_t width, std::size_t height, Pageable policy, Enqueue enqueue) {
+CopyResult checked_copy(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                        std::size_t height, Pageable policy, Enqueue enqueue) {
   constexpr const char* operation = "copy";
   detail::enter(operation);
   detail::Slot& slot = detail::live_slot(stream);
   if (width == 0 || height == 0) return CopyResult::nothing;
-  const auto* const to_pointer = reinterpret_cast<const void*>(to.begin);
-  const auto* const from_pointer = reinterpret_cast<const void*>(from.begin);
-  require_rows(to_pointer, to.pitch, width, height, operation);
-  require_rows(from_pointer, from.pitch, width, height, operation);
-  if (to.begin == from.begin && to.pitch == from.pitch) return CopyResult::nothing;
-  if (overlap(to, from, width, height)) detail::throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
+  require_rows(to, to_pitch, width, height, operation);
+  require_rows(from, from_pitch, width, height, operation);
+  if (to == from && to_pitch == from_pitch) return CopyResult::nothing;
+  if (overlap({to, to_pitch}, {from, from_pitch}, width, height))
+    detail::throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
 
-  const bool asynchronous_anyway = driver::copies_pageable_asynchronously() && policy == Pageable::stage;
-  const bool pageable = !asynchronous_anyway && (is_pageable(to_pointer, operation) || is_pageable(from_pointer, operation));
+  const detail::StreamDevice on{slot, operation};
+  const auto pass_on = [&](CopyResult result) {
+    detail::check(enqueue(slot.handle), operation);
+    return result;
+  };
+  if (driver::copies_pageable_asynchronously() && policy == Pageable::stage) return pass_on(CopyResult::direct);
+
+  const MemoryKind to_kind = kind_of(to, to_pitch * (height - 1) + width, operation);
+  const MemoryKind from_kind = kind_of(from, from_pitch * (height - 1) + width, operation);
+  const bool pageable = to_kind == MemoryKind::pageable || from_kind == MemoryKind::pageable;
   if (pageable && policy == Pageable::refuse)
     detail::throw_error(errc::not_permitted, operation,
                         "one side is ordinary (pageable) memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
-  const detail::StreamDevice on{slot, operation};
-  detail::check(enqueue(slot.handle), operation);
-  if (!pageable) return CopyResult::direct;
-  if (driver::copies_pageable_asynchronously()) detail::check(driver::stream_synchronize(slot.handle), operation);
-  return CopyResult::blocked;
+  if (pageable && policy == Pageable::block) {
+    detail::check(enqueue(slot.handle), operation);
+    if (driver::copies_pageable_asynchronously()) detail::check(driver::stream_synchronize(slot.handle), operation);
+    return CopyResult::blocked;
+  }
+  const auto is_host = [](MemoryKind kind) { return kind == MemoryKind::pageable || kind == MemoryKind::pinned; };
+  if (driver::copies_pageable_asynchronously()) return pass_on(CopyResult::direct);
+  const detail::Transfer transfer{
+      static_cast<unsigned char*>(to), to_pitch, static_cast<const unsigned char*>(from), from_pitch, width, height};
+  if (is_host(to_kind) && is_host(from_kind)) {
+    detail::stage_on_host(slot, transfer, operation);
+    return CopyResult::staged;
+  }
+  if (!pageable || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);
+  // With nothing ahead in the stream the driver's own way is the shortest, and holds the caller no longer than a staged copy's calls.
+  if (width * height <= inline_limit && driver::stream_query(slot.handle) == driver::ok) return pass_on(CopyResult::inlined);
+  detail::stage(slot, transfer, to_kind == MemoryKind::pageable ? detail::Side::to_host : detail::Side::to_device, operation);
+  return CopyResult::staged;
 }
 
 }  // namespace
@@ -91,13 +119,13 @@ Pageable default_pageable() noexcept { return policy_of_thread; }
 void set_default_pageable(Pageable policy) noexcept { policy_of_thread = policy; }
 
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy) {
-  return checked_copy(stream, {to, bytes}, {from, bytes}, bytes, 1, policy,
+  return checked_copy(stream, to, bytes, from, bytes, bytes, 1, policy,
                       [&](native::stream handle) { return driver::copy_async(to, from, bytes, handle); });
 }
 
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                    std::size_t height, Pageable policy) {
-  return checked_copy(stream, {to, to_pitch}, {from, from_pitch}, width, height, policy,
+  return checked_copy(stream, to, to_pitch, from, from_pitch, width, height, policy,
                       [&](native::stream handle) { return driver::copy_2d_async(to, to_pitch, from, from_pitch, width, height, handle); });
 }
 

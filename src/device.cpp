@@ -37,7 +37,7 @@ driver::status count_devices(int& count) noexcept {
 struct Known {
   std::atomic<std::uint64_t> priorities{0};  // least and greatest in the halves
   std::atomic<bool> has_priorities{false};
-  std::atomic<signed char> pools{-1};
+  std::atomic<signed char> pools{-1}, values{-1}, page_tables{-1};
 };
 constinit Known known[max_devices];
 
@@ -47,6 +47,17 @@ int attribute(const Device& device, driver::Attribute which, const char* operati
   int value = 0;
   check(driver::device_attribute(value, which, device.ordinal()), operation);
   return value;
+}
+
+[[nodiscard]] bool known_to_have(std::atomic<signed char>& known_answer, driver::Attribute which, int device) {
+  signed char answer = known_answer.load(std::memory_order_relaxed);
+  if (answer < 0) {
+    int value = 0;
+    check(driver::device_attribute(value, which, device), "ask what a device can do");
+    answer = value != 0;
+    known_answer.store(answer, std::memory_order_relaxed);
+  }
+  return answer != 0;
 }
 
 }  // namespace
@@ -82,15 +93,10 @@ PriorityRange priority_range_of(int device, const char* operation) {
   return {static_cast<int>(static_cast<std::uint32_t>(both >> 32)), static_cast<int>(static_cast<std::uint32_t>(both))};
 }
 
-bool has_memory_pools(int device) {
-  signed char answer = known[device].pools.load(std::memory_order_relaxed);
-  if (answer < 0) {
-    int value = 0;
-    check(driver::device_attribute(value, driver::Attribute::memory_pools, device), "ask whether the device has memory pools");
-    answer = value != 0;
-    known[device].pools.store(answer, std::memory_order_relaxed);
-  }
-  return answer != 0;
+bool has_memory_pools(int device) { return known_to_have(known[device].pools, driver::Attribute::memory_pools, device); }
+bool has_stream_values(int device) { return known_to_have(known[device].values, driver::Attribute::stream_memory_operations, device); }
+bool reads_host_page_tables(int device) {
+  return known_to_have(known[device].page_tables, driver::Attribute::pageable_memory_access_uses_host_page_tables, device);
 }
 
 }  // namespace detail

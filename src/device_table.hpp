@@ -22,7 +22,9 @@ extern constinit std::atomic<int> known_device_count;  // 0 until asked
 /// @throws errc::no_device, errc::invalid_device
 void require_device(int device, const char* operation);
 [[nodiscard]] PriorityRange priority_range_of(int device, const char* operation);
-/// An attribute, asked once per device.
+// Attributes, asked once per device.
 [[nodiscard]] bool has_memory_pools(int device);
+[[nodiscard]] bool has_stream_values(int device);
+[[nodiscard]] bool reads_host_page_tables(int device);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -71,6 +71,8 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership
   enter(operation);
   if (handle == nullptr)
     throw_error(errc::invalid_argument, operation, "the handle is null; for the default stream say device.default_stream()");
+  if (handle == driver::per_thread_default_stream())
+    throw_error(errc::invalid_argument, operation, "that is the thread's default stream: say StreamRef::per_thread_default(device)");
   if (device) require_device(device->ordinal(), operation);
   int actual = 0;
   const driver::status told = driver::stream_device(handle, actual);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "parse_size.hpp"
 #include "state.hpp"
 
 #include <sys/sysinfo.h>
@@ -25,30 +26,6 @@ thread_local constinit int current = 0;
   return static_cast<std::size_t>(std::max(pages, 1L)) * static_cast<std::size_t>(std::max(page, 4096L));
 }
 
-/// "512M" and alike; 0 for what is not a size.
-[[nodiscard]] std::size_t parse_size(const char* text) noexcept {
-  char* end = nullptr;
-  const unsigned long long number = std::strtoull(text, &end, 10);
-  int shift = 0;
-  switch (*end) {
-    case 'K':
-    case 'k':
-      shift = 10;
-      break;
-    case 'M':
-    case 'm':
-      shift = 20;
-      break;
-    case 'G':
-    case 'g':
-      shift = 30;
-      break;
-    default:
-      break;
-  }
-  return static_cast<std::size_t>(number) << shift;
-}
-
 [[nodiscard]] std::string processor_name() {
   std::ifstream info{"/proc/cpuinfo"};
   for (std::string line; std::getline(info, line);)
@@ -69,7 +46,7 @@ int shown_devices() noexcept {
 std::size_t memory_of_device() noexcept {
   static const std::size_t bytes = [] {
     const char* const asked = std::getenv("RUNNEL_HOST_MEMORY");
-    const std::size_t size = asked == nullptr ? 0 : parse_size(asked);
+    const std::size_t size = asked == nullptr ? 0 : detail::parse_size(asked).value_or(0);
     return size == 0 ? machine_memory() : size;
   }();
   return bytes;

@@ -108,7 +108,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   TaskBlock* spare_ = nullptr;  // one block is kept for the next that is needed
   std::atomic<std::uint64_t> submitted_{0};
 
-  alignas(64) TaskBlock* first_ = nullptr;  // touched only by whoever runs the lane, once it is there
+  alignas(64) TaskBlock* first_ = nullptr;     // touched only by whoever runs the lane, once it is there
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_
   std::atomic<std::uint64_t> completed_{0};
   std::mutex waiters_mutex_;

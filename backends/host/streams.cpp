@@ -146,6 +146,10 @@ status stream_device(native::stream stream, int& device) noexcept {
   });
 }
 
+// Not needed here: a host stream copies from any memory by itself.
+status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
+status stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
+
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   return guarded([&] {
     host::submit_in_order(stream, [=] { function(data); });

@@ -11,6 +11,7 @@
 #include <runnel/format.hpp>
 #include <runnel/memory.hpp>
 #include <runnel/native.hpp>
+#include <runnel/staging.hpp>
 #include <runnel/statistics.hpp>
 #include <runnel/stream.hpp>
 #include <runnel/stream_pool.hpp>

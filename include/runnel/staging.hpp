@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How copies from and to ordinary memory are carried through pinned memory (`Pageable::stage`).
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI {
+
+/// Zeros leave the choice to runnel. The environment (RUNNEL_STAGING_WORKERS, _CHUNK, _MEMORY) fills in what is left 0.
+struct StagingOptions {
+  int workers = 0;         ///< threads that move bytes between user memory and pinned memory; else half the cores, 1 to 8
+  std::size_t chunk = 0;   ///< bytes of the largest piece; else 4 MiB. Small copies use smaller pieces, from 256 KiB on
+  std::size_t memory = 0;  ///< bytes of pinned memory to be used by all rings together, a stream's smallest ring aside; else 512 MiB
+};
+
+/// Takes effect if no copy has been staged yet. @throws errc::not_permitted if one has, errc::invalid_argument for negative workers
+void set_staging_options(const StagingOptions& options);
+/// What is in force, zeros filled in.
+[[nodiscard]] StagingOptions staging_options();
+
+}  // namespace runnel::inline RUNNEL_ABI

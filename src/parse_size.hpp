@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Sizes as people write them in environment variables.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// "512M": a number, then nothing, K, M or G (powers of 1024). Nothing for what is not a size or does not fit.
+[[nodiscard]] inline std::optional<std::size_t> parse_size(const char* text) noexcept {
+  std::size_t number = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, number);
+  if (error != std::errc{}) return std::nullopt;
+  if (rest == end) return number;
+  if (rest + 1 != end) return std::nullopt;
+  std::size_t unit = 0;
+  switch (*rest) {
+    case 'K':
+    case 'k':
+      unit = std::size_t{1} << 10;
+      break;
+    case 'M':
+    case 'm':
+      unit = std::size_t{1} << 20;
+      break;
+    case 'G':
+    case 'g':
+      unit = std::size_t{1} << 30;
+      break;
+    default:
+      return std::nullopt;
+  }
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(number, unit, &bytes)) return std::nullopt;
+  return bytes;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staging.hpp"
+
+#include "check.hpp"
+#include "device_table.hpp"
+#include "parse_size.hpp"
+#include "process.hpp"
+
+#include <runnel/detail/driver.hpp>
+#include <runnel/staging.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A number in pinned memory that a stream and the workers read and write. It only grows; comparisons are cyclic, as the devices' are.
+class Value {
+ public:
+  explicit Value(std::uint32_t* place) noexcept : place_{place} {}
+  [[nodiscard]] bool reached(std::uint32_t number) const noexcept {
+    return static_cast<std::int32_t>(std::atomic_ref{*place_}.load(std::memory_order_acquire) - number) >= 0;
+  }
+  void set(std::uint32_t number) const noexcept { std::atomic_ref{*place_}.store(number, std::memory_order_release); }
+  [[nodiscard]] std::uint32_t* place() const noexcept { return place_; }
+
+ private:
+  std::uint32_t* place_;
+};
+
+constexpr std::size_t smallest_slot = std::size_t{256} << 10;
+constexpr std::size_t slots_per_ring = 16;
+constexpr std::size_t value_distance = 64 / sizeof(std::uint32_t);  // a cache line each: workers and devices write them side by side
+
+/// Pinned memory that one stream uses at a time, in turn.
+struct Ring {
+  Ring(unsigned char* slots, std::uint32_t* numbers, std::size_t slot) noexcept : data{slots}, values{numbers}, slot_bytes{slot} {}
+
+  unsigned char* const data;
+  std::uint32_t* const values;
+  const std::size_t slot_bytes;
+
+  std::mutex mutex;            // held while a copy is enqueued: its pieces follow each other in the stream
+  std::uint64_t owner = 0;     // the id of the stream that uses it; guarded by Staging::mutex_
+  std::uint32_t jobs = 0;      // enqueued so far; guarded by mutex
+  std::uint64_t pieces = 0;    // likewise
+  std::atomic<int> active{0};  // jobs whose memory, slots or values somebody may still touch
+
+  [[nodiscard]] unsigned char* slot(std::uint64_t piece) const noexcept { return data + piece % slots_per_ring * slot_bytes; }
+  /// The stream has come to the job with that number.
+  [[nodiscard]] Value started() const noexcept { return Value{values}; }
+  /// The job with that number has all its bytes in user memory.
+  [[nodiscard]] Value finished() const noexcept { return Value{values + value_distance}; }
+  /// The piece's bytes are in its slot.
+  [[nodiscard]] Value filled(std::uint64_t piece) const noexcept { return Value{values + value_distance * (2 + piece % slots_per_ring)}; }
+  /// The piece's bytes have left its slot.
+  [[nodiscard]] Value emptied(std::uint64_t piece) const noexcept {
+    return Value{values + value_distance * (2 + slots_per_ring + piece % slots_per_ring)};
+  }
+  static constexpr std::size_t values_bytes = sizeof(std::uint32_t) * value_distance * (2 + 2 * slots_per_ring);
+  /// What the values of a slot say of its n-th use.
+  [[nodiscard]] static std::uint32_t use_of(std::uint64_t piece) noexcept { return static_cast<std::uint32_t>(piece / slots_per_ring + 1); }
+};
+
+/// Rows, or a part of one row where a row is larger than a slot.
+struct Piece {
+  std::size_t row, rows, column, bytes;  // `bytes` of each row
+};
+
+struct Job {
+  Job(Side towards, const Transfer& what, Ring& through);
+
+  const Side side;
+  const Transfer transfer;
+  Ring& ring;
+  std::size_t rows_per_piece = 1;
+  std::size_t pieces_per_row = 1;  // more than 1 where a row is cut
+  std::uint32_t count = 0;
+  std::uint32_t number = 0;  // within its ring, as is:
+  std::uint64_t first_piece = 0;
+
+  std::atomic<std::uint32_t> enqueued{0};  // pieces that the stream knows of: workers go no further
+  std::uint32_t claimed = 0;               // guarded by Staging::mutex_
+  std::atomic<std::uint32_t> open{1};      // pieces not yet moved, and 1 for the enqueueing thread
+
+  [[nodiscard]] Piece piece(std::uint32_t index) const noexcept {
+    if (pieces_per_row > 1) {
+      const std::size_t column = index % pieces_per_row * ring.slot_bytes;
+      return {index / pieces_per_row, 1, column, std::min(ring.slot_bytes, transfer.width - column)};
+    }
+    const std::size_t row = index * rows_per_piece;
+    return {row, std::min(rows_per_piece, transfer.height - row), 0, transfer.width};
+  }
+  /// Whether a worker can move this piece now.
+  [[nodiscard]] bool ready(std::uint32_t index) const noexcept {
+    const std::uint64_t piece = first_piece + index;
+    if (side == Side::to_host) return ring.filled(piece).reached(Ring::use_of(piece));
+    return ring.started().reached(number) && ring.emptied(piece).reached(Ring::use_of(piece) - 1);
+  }
+};
+using JobPtr = std::shared_ptr<Job>;
+
+Job::Job(Side towards, const Transfer& what, Ring& through) : side{towards}, transfer{what}, ring{through} {
+  if (transfer.width > ring.slot_bytes)
+    pieces_per_row = (transfer.width + ring.slot_bytes - 1) / ring.slot_bytes;
+  else
+    rows_per_piece = std::min(ring.slot_bytes / transfer.width, transfer.height);
+  count = static_cast<std::uint32_t>(pieces_per_row > 1 ? transfer.height * pieces_per_row
+                                                        : (transfer.height + rows_per_piece - 1) / rows_per_piece);
+  open.store(count + 1, std::memory_order_relaxed);
+}
+
+void move_rows(unsigned char* to, std::size_t to_pitch, const unsigned char* from, std::size_t from_pitch, const Piece& piece) noexcept {
+  if (piece.rows == 1 || (to_pitch == piece.bytes && from_pitch == piece.bytes)) {
+    std::memcpy(to, from, piece.bytes * piece.rows);
+    return;
+  }
+  for (std::size_t row = 0; row < piece.rows; ++row) std::memcpy(to + row * to_pitch, from + row * from_pitch, piece.bytes);
+}
+
+[[nodiscard]] unsigned char* destination_place(const Job& job, const Piece& piece) noexcept {
+  return job.transfer.to + piece.row * job.transfer.to_pitch + piece.column;
+}
+[[nodiscard]] const unsigned char* source_place(const Job& job, const Piece& piece) noexcept {
+  return job.transfer.from + piece.row * job.transfer.from_pitch + piece.column;
+}
+
+/// A worker's part: between user memory and the piece's slot, where rows lie end to end.
+void move(const Job& job, std::uint32_t index) noexcept {
+  const Piece piece = job.piece(index);
+  unsigned char* const slot = job.ring.slot(job.first_piece + index);
+  if (job.side == Side::to_device)
+    move_rows(slot, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece);
+  else
+    move_rows(destination_place(job, piece), job.transfer.to_pitch, slot, piece.bytes, piece);
+}
+
+/// The stream's part: between the device and the piece's slot.
+[[nodiscard]] driver::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {
+  const Piece piece = job.piece(index);
+  unsigned char* const slot = job.ring.slot(job.first_piece + index);
+  const bool to_device = job.side == Side::to_device;
+  void* const to = to_device ? destination_place(job, piece) : slot;
+  const void* const from = to_device ? slot : source_place(job, piece);
+  if (piece.rows == 1) return driver::copy_async(to, from, piece.bytes, stream);
+  return driver::copy_2d_async(to, to_device ? job.transfer.to_pitch : piece.bytes, from, to_device ? piece.bytes : job.transfer.from_pitch,
+                               piece.bytes, piece.rows, stream);
+}
+
+[[nodiscard]] std::size_t from_environment(const char* name) noexcept {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? 0 : parse_size(text).value_or(0);
+}
+
+class Staging {
+ public:
+  void configure(const StagingOptions& options);
+  [[nodiscard]] StagingOptions options();
+  [[nodiscard]] Ring& ring_for(const Slot& slot, std::size_t bytes, const char* operation);
+  void add(const JobPtr& job);
+  /// One of the job's pieces is moved, or its enqueueing is over; the last of all closes it.
+  void count_down(const JobPtr& job);
+  /// The same for a job that workers know nothing of.
+  static void release(Ring& ring) noexcept { ring.active.fetch_sub(1, std::memory_order_acq_rel); }
+  /// More of a job was enqueued.
+  void notify() {
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) wake_.notify_one();
+  }
+
+ private:
+  void fill_in_options();
+  [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t slot_bytes);
+  void work();
+  [[nodiscard]] JobPtr claim(std::uint32_t& index);
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<int> sleepers_{0};
+  bool polling_ = false;  // one worker looks for what becomes ready; the others sleep
+  std::optional<StagingOptions> options_;
+  bool started_ = false;
+  std::deque<JobPtr> jobs_;  // in the order of submission
+  std::vector<std::unique_ptr<Ring>> rings_;
+  std::size_t pinned_ = 0;
+};
+
+// Never destroyed: workers are still there when statics die, and the process ends under them.
+Staging& staging() {
+  static Staging& instance = *new Staging;
+  return instance;
+}
+
+void Staging::fill_in_options() {
+  StagingOptions o = options_.value_or(StagingOptions{});
+  if (o.workers == 0) o.workers = static_cast<int>(std::min<std::size_t>(from_environment("RUNNEL_STAGING_WORKERS"), 64));
+  if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8);
+  if (o.chunk == 0) o.chunk = from_environment("RUNNEL_STAGING_CHUNK");
+  if (o.chunk == 0) o.chunk = std::size_t{4} << 20;
+  o.chunk = std::clamp(o.chunk, smallest_slot, std::size_t{1} << 30);
+  if (o.memory == 0) o.memory = from_environment("RUNNEL_STAGING_MEMORY");
+  if (o.memory == 0) o.memory = std::size_t{512} << 20;
+  options_ = o;
+}
+
+void Staging::configure(const StagingOptions& options) {
+  constexpr const char* operation = "set staging options";
+  if (options.workers < 0) throw_error(errc::invalid_argument, operation, "the number of workers is negative");
+  const std::lock_guard lock{mutex_};
+  if (started_) throw_error(errc::not_permitted, operation, "a copy has been staged already");
+  options_ = options;
+}
+
+StagingOptions Staging::options() {
+  const std::lock_guard lock{mutex_};
+  if (!started_) {
+    const std::optional<StagingOptions> set = options_;
+    fill_in_options();
+    return *std::exchange(options_, set);
+  }
+  return *options_;
+}
+
+/// The stream's own ring, or an idle one that is large enough.
+Ring* Staging::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
+  Ring* best = nullptr;
+  for (const auto& ring : rings_) {
+    const bool idle = ring->active.load(std::memory_order_acquire) == 0;
+    if (ring->owner == owner && (!idle || ring->slot_bytes >= slot_bytes)) return ring.get();  // one ring a stream while it is in use
+    if (idle && ring->slot_bytes >= slot_bytes && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
+  }
+  return best;
+}
+
+Ring& Staging::ring_for(const Slot& slot, std::size_t bytes, const char* operation) {
+  const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
+  const std::lock_guard lock{mutex_};
+  if (!started_) {
+    fill_in_options();
+    for (int i = 0; i < options_->workers; ++i) std::thread{[this] { work(); }}.detach();
+    started_ = true;
+  }
+  // A sixteenth of the copy, so that the device starts early; rounded to powers of 2, so that rings can serve many.
+  std::size_t slot_bytes = smallest_slot;
+  while (slot_bytes * 2 <= options_->chunk && slot_bytes * slots_per_ring < bytes) slot_bytes *= 2;
+
+  Ring* ring = find_ring(id, slot_bytes);
+  if (ring == nullptr && pinned_ + slot_bytes * slots_per_ring > options_->memory) {
+    slot_bytes = smallest_slot;  // over the limit a stream gets the smallest ring: slower, but never stuck behind another stream
+    ring = find_ring(id, slot_bytes);
+  }
+  if (ring == nullptr) {
+    void* data = nullptr;
+    void* values = nullptr;
+    check(driver::malloc_host(data, slot_bytes * slots_per_ring), operation);
+    if (const driver::status s = driver::malloc_host(values, Ring::values_bytes); s != driver::ok) {
+      static_cast<void>(driver::free_host(data));
+      throw_status(s, operation);
+    }
+    std::memset(values, 0, Ring::values_bytes);
+    pinned_ += slot_bytes * slots_per_ring;
+    ring = rings_.emplace_back(std::make_unique<Ring>(static_cast<unsigned char*>(data), static_cast<std::uint32_t*>(values), slot_bytes))
+               .get();
+  }
+  ring->owner = id;
+  ring->active.fetch_add(1, std::memory_order_acq_rel);
+  return *ring;
+}
+
+void Staging::add(const JobPtr& job) {
+  const std::lock_guard lock{mutex_};
+  jobs_.push_back(job);
+}
+
+/// The first piece, in the order of submission, that can be moved now. The mutex is held.
+JobPtr Staging::claim(std::uint32_t& index) {
+  for (const JobPtr& job : jobs_)
+    if (job->claimed < job->enqueued.load(std::memory_order_acquire) && job->ready(job->claimed)) {
+      index = job->claimed++;
+      return job;
+    }
+  return nullptr;
+}
+
+void Staging::count_down(const JobPtr& job) {
+  if (job->open.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  job->ring.finished().set(job->number);
+  {
+    const std::lock_guard lock{mutex_};
+    jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
+  }
+  release(job->ring);
+}
+
+void Staging::work() {
+  std::unique_lock lock{mutex_};
+  for (int idle_rounds = 0;;) {
+    std::uint32_t index = 0;
+    if (const JobPtr job = claim(index)) {
+      idle_rounds = 0;
+      const bool helper_wanted = sleepers_.load(std::memory_order_relaxed) > 0 && !polling_;
+      lock.unlock();
+      if (helper_wanted) wake_.notify_one();  // more may be ready, or become so, while this one moves bytes
+      move(*job, index);
+      const std::uint64_t piece = job->first_piece + index;
+      (job->side == Side::to_device ? job->ring.filled(piece) : job->ring.emptied(piece)).set(Ring::use_of(piece));
+      count_down(job);
+      lock.lock();
+      continue;
+    }
+    if (jobs_.empty() || polling_) {
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      wake_.wait(lock);
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
+      idle_rounds = 0;
+      continue;
+    }
+    // Values change without a word: look often at first, then every 50 us, since a stream may be held up for long.
+    polling_ = true;
+    lock.unlock();
+    if (++idle_rounds < 200)
+      for (int i = 0; i < 16; ++i) std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(50us);
+    lock.lock();
+    polling_ = false;
+  }
+}
+
+/// With values that streams wait for and write: workers move the bytes.
+void stage_with_values(const JobPtr& job, native::stream stream, const char* operation) {
+  Ring& ring = job->ring;
+  const bool to_device = job->side == Side::to_device;
+  staging().add(job);
+  std::uint32_t index = 0;
+  driver::status s = driver::ok;
+  const auto all_well = [&](driver::status result) { return (s = result) == driver::ok; };
+  if (!to_device || all_well(driver::stream_write_value(stream, ring.started().place(), job->number))) {
+    for (; index < job->count; ++index) {
+      const std::uint64_t piece = job->first_piece + index;
+      const std::uint32_t use = Ring::use_of(piece);
+      const Value before = to_device ? ring.filled(piece) : ring.emptied(piece);
+      const Value after = to_device ? ring.emptied(piece) : ring.filled(piece);
+      if (!all_well(driver::stream_wait_value(stream, before.place(), to_device ? use : use - 1)) ||
+          !all_well(copy_piece(*job, index, stream)) || !all_well(driver::stream_write_value(stream, after.place(), use)))
+        break;
+      job->enqueued.store(index + 1, std::memory_order_release);
+      staging().notify();
+    }
+    if (s == driver::ok && !to_device) s = driver::stream_wait_value(stream, ring.finished().place(), job->number);
+  }
+  if (s != driver::ok) {
+    // Let the stream go on; the ring is given up, since what it was last told cannot be known.
+    if (index < job->count) ring.filled(job->first_piece + index).set(Ring::use_of(job->first_piece + index));
+    ring.active.fetch_add(1, std::memory_order_relaxed);
+    job->open.fetch_sub(job->count - index, std::memory_order_acq_rel);
+  }
+  staging().count_down(job);
+  check(s, operation);
+}
+
+/// Without such values: a host function a piece moves the bytes, in the stream's own order.
+void stage_with_host_functions(const JobPtr& job, native::stream stream, const char* operation) {
+  struct Step {
+    JobPtr job;
+    std::uint32_t index;
+  };
+  const auto enqueue = [&](std::uint32_t index, void (*function)(void*)) {
+    auto step = std::make_unique<Step>(Step{job, index});
+    check(driver::launch_host_func(stream, function, step.get()), operation);
+    static_cast<void>(step.release());
+  };
+  const auto run_move = [](void* data) {
+    const std::unique_ptr<Step> step{static_cast<Step*>(data)};
+    move(*step->job, step->index);
+  };
+  const auto run_release = [](void* data) {
+    const std::unique_ptr<Step> step{static_cast<Step*>(data)};
+    Staging::release(step->job->ring);
+  };
+  for (std::uint32_t index = 0; index < job->count; ++index) {
+    if (job->side == Side::to_device) enqueue(index, run_move);
+    check(copy_piece(*job, index, stream), operation);
+    if (job->side == Side::to_host) enqueue(index, run_move);
+  }
+  enqueue(0, run_release);  // where a check throws before, the ring stays in use: its last copy may still be on its way
+}
+
+/// Rows that lie end to end on both sides are one row.
+[[nodiscard]] Transfer flattened(Transfer t) noexcept {
+  if (t.to_pitch == t.width && t.from_pitch == t.width) {
+    t.width *= t.height;
+    t.to_pitch = t.from_pitch = t.width;
+    t.height = 1;
+  }
+  return t;
+}
+
+}  // namespace
+
+void stage(Slot& slot, const Transfer& transfer, Side side, const char* operation) {
+  Ring& ring = staging().ring_for(slot, transfer.width * transfer.height, operation);
+  const std::lock_guard in_order{ring.mutex};
+  const auto job = std::make_shared<Job>(side, flattened(transfer), ring);
+  job->number = ++ring.jobs;
+  job->first_piece = std::exchange(ring.pieces, ring.pieces + job->count);
+  if (has_stream_values(slot.device))
+    stage_with_values(job, slot.handle, operation);
+  else
+    stage_with_host_functions(job, slot.handle, operation);
+}
+
+void stage_on_host(Slot& slot, const Transfer& transfer, const char* operation) {
+  auto task = std::make_unique<Transfer>(transfer);
+  const auto run = [](void* data) {
+    const std::unique_ptr<Transfer> t{static_cast<Transfer*>(data)};
+    move_rows(t->to, t->to_pitch, t->from, t->from_pitch, {0, t->height, 0, t->width});
+  };
+  check(driver::launch_host_func(slot.handle, run, task.get()), operation);
+  static_cast<void>(task.release());
+}
+
+}  // namespace detail
+
+void set_staging_options(const StagingOptions& options) { detail::staging().configure(options); }
+StagingOptions staging_options() { return detail::staging().options(); }
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Copies between ordinary host memory and a device that do not hold the caller.
+///
+/// At the call everything is enqueued on the caller's own stream: for each piece, a wait for a value, the copy between the device and a
+/// slot of a pinned ring, a write of a value. Workers move the bytes between slots and user memory, and read and set the values; they
+/// never call the runtime. Nothing that a stream waits for here depends on work enqueued later, on any stream:
+/// a ring belongs to one stream at a time, so its slots become free by that stream's own earlier pieces and by the workers alone, and
+/// workers never wait for one stream's values while another stream's piece could be moved.
+/// A worker reads the source only after the stream has come to the copy, since earlier work of the stream may write it.
+#pragma once
+
+#include "stream_slots.hpp"
+
+#include <runnel/copy.hpp>
+
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// `height` rows of `width` bytes from one side to the other.
+struct Transfer {
+  unsigned char* to;
+  std::size_t to_pitch;
+  const unsigned char* from;
+  std::size_t from_pitch;
+  std::size_t width;
+  std::size_t height;
+};
+
+enum class Side { to_device, to_host };
+
+/// Enqueues the transfer; the host side is ordinary memory. The stream's device is current if its handle needs that.
+void stage(Slot& slot, const Transfer& transfer, Side side, const char* operation);
+/// Enqueues a transfer between two places of host memory, which the runtimes would do while the caller waits.
+void stage_on_host(Slot& slot, const Transfer& transfer, const char* operation);
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

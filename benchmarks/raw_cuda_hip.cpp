@@ -20,14 +20,14 @@ void must(int status) {
 }
 
 struct RawStream {
-  RawStream() { must(rt::stream_create_with_priority(&handle, rt::stream_non_blocking, 0)); }
+  RawStream() { must(rt::stream_create(&handle, rt::stream_non_blocking, 0)); }
   ~RawStream() { must(rt::stream_destroy(handle)); }
-  rt::stream handle{};
+  runnel::native::stream handle{};
 };
 struct RawEvent {
-  RawEvent() { must(rt::event_create_with_flags(&handle, rt::event_disable_timing)); }
+  RawEvent() { must(rt::event_create(&handle, rt::event_flags(false, false, false))); }
   ~RawEvent() { must(rt::event_destroy(handle)); }
-  rt::event handle{};
+  runnel::native::event handle{};
 };
 
 void wait_stream(benchmark::State& state) {

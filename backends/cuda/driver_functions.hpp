@@ -26,32 +26,55 @@ Function* find_in_driver(const char* name) noexcept {
   return e == cudaSuccess ? reinterpret_cast<Function*>(address) : nullptr;
 }
 
-// The runtime fills by bytes only.
-template <class Value>
-cudaError_t cuda_fill(const char* name, void* to, Value value, std::size_t count, cudaStream_t stream) noexcept {
-  using Function = int(unsigned long long, Value, std::size_t, cudaStream_t);
-  static constinit std::atomic<Function*> known{nullptr};
-  Function* fill = known.load(std::memory_order_relaxed);
-  int result = cudaErrorDeviceUninitialized;
-  if (fill != nullptr) result = fill(reinterpret_cast<std::uintptr_t>(to), value, count, stream);
-  if (result == cudaErrorDeviceUninitialized) {
+/// A driver function, looked up once.
+template <class... Arguments>
+class DriverFunction {
+ public:
+  explicit constexpr DriverFunction(const char* name) noexcept : name_{name} {}
+
+  cudaError_t operator()(Arguments... arguments) noexcept {
+    Function* function = known_.load(std::memory_order_relaxed);
+    int result = cudaErrorDeviceUninitialized;
+    if (function != nullptr) result = function(arguments...);
+    if (result != cudaErrorDeviceUninitialized) return static_cast<cudaError_t>(result);
     // The first time in this process, or in this thread: no driver function makes the device's context current, cudaSetDevice does.
     int device = 0;
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaSetDevice(device);
     if (e != cudaSuccess) return e;
-    fill = find_in_driver<Function>(name);
-    if (fill == nullptr) return cudaErrorNotSupported;
-    known.store(fill, std::memory_order_relaxed);
-    result = fill(reinterpret_cast<std::uintptr_t>(to), value, count, stream);
+    function = find_in_driver<Function>(name_);
+    if (function == nullptr) return cudaErrorNotSupported;
+    known_.store(function, std::memory_order_relaxed);
+    return static_cast<cudaError_t>(function(arguments...));
   }
-  return static_cast<cudaError_t>(result);
-}
+
+ private:
+  using Function = int(Arguments...);
+  const char* name_;
+  std::atomic<Function*> known_{nullptr};
+};
+
+using device_address = unsigned long long;
+inline device_address address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+// The runtime fills by bytes only.
+inline constinit DriverFunction<device_address, unsigned short, std::size_t, cudaStream_t> driver_fill_16{"cuMemsetD16Async"};
+inline constinit DriverFunction<device_address, unsigned int, std::size_t, cudaStream_t> driver_fill_32{"cuMemsetD32Async"};
 inline cudaError_t cuda_fill_16(void* to, std::uint32_t value, std::size_t count, cudaStream_t stream) noexcept {
-  return cuda_fill("cuMemsetD16Async", to, static_cast<unsigned short>(value), count, stream);
+  return driver_fill_16(address_of(to), static_cast<unsigned short>(value), count, stream);
 }
 inline cudaError_t cuda_fill_32(void* to, std::uint32_t value, std::size_t count, cudaStream_t stream) noexcept {
-  return cuda_fill("cuMemsetD32Async", to, value, count, stream);
+  return driver_fill_32(address_of(to), value, count, stream);
+}
+
+// Only the driver waits for and writes values. Flags 0: at least, as a cyclic difference; and after a memory barrier.
+inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int> driver_wait_value{"cuStreamWaitValue32"};
+inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int> driver_write_value{"cuStreamWriteValue32"};
+inline cudaError_t cuda_wait_value(cudaStream_t stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return driver_wait_value(stream, address_of(place), value, 0);
+}
+inline cudaError_t cuda_write_value(cudaStream_t stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return driver_write_value(stream, address_of(place), value, 0);
 }
 
 #if CUDART_VERSION >= 12080

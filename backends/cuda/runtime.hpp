@@ -73,6 +73,9 @@ inline constexpr auto stream_get_flags = &cudaStreamGetFlags;
 inline constexpr auto stream_get_device = cuda_stream_device;
 inline constexpr auto stream_wait_event = &cudaStreamWaitEvent;
 inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
+inline constexpr bool values_in_pinned_memory = true;
+inline constexpr auto stream_wait_value = &cuda_wait_value;
+inline constexpr auto stream_write_value = &cuda_write_value;
 
 // Events
 inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool interprocess) noexcept {

@@ -64,6 +64,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
   value = 0;
   const status s = rt::device_get_attribute(&value, native_attribute(attribute), device);
   if (s == ok && attribute == Attribute::hardware_queues) value = hardware_queues();
+  if (attribute == Attribute::stream_memory_operations && !rt::values_in_pinned_memory) value = 0;
   return s;
 }
 

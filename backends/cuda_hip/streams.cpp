@@ -38,4 +38,12 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
   return rt::launch_host_func(stream, function, data);
 }
 
+status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return rt::stream_wait_value(stream, place, value);
+}
+
+status stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return rt::stream_write_value(stream, place, value);
+}
+
 }  // namespace runnel::inline RUNNEL_ABI::driver

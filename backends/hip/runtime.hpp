@@ -139,6 +139,21 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
 #else
 inline constexpr auto launch_host_func = &hipLaunchHostFunc;
 #endif
+#ifdef __HIP_PLATFORM_NVIDIA__
+// The header declares hipStreamWaitValue32 and its like under nvcc only: the CUDA driver's own, by way of its runtime.
+inline constexpr bool values_in_pinned_memory = true;
+inline error stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return hipCUDAErrorTohipError(cuda_wait_value(stream, place, value));
+}
+inline error stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return hipCUDAErrorTohipError(cuda_write_value(stream, place, value));
+}
+#else
+// AMD's take memory from hipMallocSignalMemory only, 8 bytes a block, which the host does not share as it shares pinned memory.
+inline constexpr bool values_in_pinned_memory = false;
+inline error stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return hipErrorNotSupported; }
+inline error stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return hipErrorNotSupported; }
+#endif
 
 // Events
 // AMD's runtime blocks in hipEventSynchronize only if the flags are exactly hipEventBlockingSync, so that such an event is timed too;

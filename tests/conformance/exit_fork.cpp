@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "support.hpp"
 
@@ -87,6 +90,26 @@ TEST_F(ExitFork, C221_StaticObjectsExitCleanly) { expect_passes("static_objects"
 TEST_F(ExitFork, C222_ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
 TEST_F(ExitFork, C223_ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
 TEST_F(ExitFork, C224_ExitWithAClosedGateIsBounded) { expect_passes("exit_with_a_closed_gate"); }
+/// The number after a name in a report; -1 if it is not there.
+long number_in(const std::string& report, const std::string& name) {
+  const auto at = report.find('"' + name + "\": ");
+  return at == std::string::npos ? -1 : std::strtol(report.c_str() + at + name.size() + 4, nullptr, 10);
+}
+
+TEST_F(ExitFork, C225_NothingIsGivenBackOnceStaticsDie) {
+  if (std::getenv("RUNNEL_STANDIN") == nullptr) GTEST_SKIP() << "needs a runtime that reports what was called";
+  const auto path = std::filesystem::temp_directory_path() / ("runnel-exit-" + std::to_string(getpid()) + ".json");
+  setenv("STANDIN_REPORT", path.c_str(), 1);
+  expect_passes("static_objects");
+  unsetenv("STANDIN_REPORT");
+  std::stringstream report;
+  report << std::ifstream{path}.rdbuf();
+  std::filesystem::remove(path);
+  EXPECT_GT(number_in(report.str(), "made_streams"), 0) << report.str();
+  EXPECT_EQ(number_in(report.str(), "live_streams"), number_in(report.str(), "made_streams")) << report.str();
+  EXPECT_EQ(number_in(report.str(), "live_events"), number_in(report.str(), "made_events")) << report.str();
+}
+
 TEST_F(ExitFork, C226_C227_UseInAForkedChildIsRefusedByNameAndTheParentGoesOn) { expect_passes("fork_then_use_in_the_child"); }
 TEST_F(ExitFork, C226_C227_AForkedChildExitsCleanlyAndTheParentGoesOn) { expect_passes("fork_then_exit_in_the_child"); }
 TEST_F(ExitFork, C228_ForkAndExec) { expect_passes("fork_then_exec"); }

@@ -43,7 +43,7 @@ class Value {
   std::uint32_t* place_;
 };
 
-constexpr std::size_t smallest_slot = std::size_t{256} << 10;
+constexpr std::size_t smallest_slot = std::size_t{128} << 10;
 constexpr std::size_t slots_per_ring = 16;
 constexpr std::size_t value_distance = 64 / sizeof(std::uint32_t);  // a cache line each: workers and devices write them side by side
 
@@ -106,9 +106,10 @@ struct Job {
     const std::size_t row = index * rows_per_piece;
     return {row, std::min(rows_per_piece, transfer.height - row), 0, transfer.width};
   }
-  /// Whether a worker can move this piece now.
-  [[nodiscard]] bool ready(std::uint32_t index) const noexcept {
-    const std::uint64_t piece = first_piece + index;
+  /// Whether a worker can move the next piece now. Staging::mutex_ is held.
+  [[nodiscard]] bool claimable() const noexcept {
+    if (claimed >= enqueued.load(std::memory_order_acquire)) return false;
+    const std::uint64_t piece = first_piece + claimed;
     if (side == Side::to_host) return ring.filled(piece).reached(Ring::use_of(piece));
     return ring.started().reached(number) && ring.emptied(piece).reached(Ring::use_of(piece) - 1);
   }
@@ -125,14 +126,6 @@ Job::Job(Side towards, const Transfer& what, Ring& through) : side{towards}, tra
   open.store(count + 1, std::memory_order_relaxed);
 }
 
-void move_rows(unsigned char* to, std::size_t to_pitch, const unsigned char* from, std::size_t from_pitch, const Piece& piece) noexcept {
-  if (piece.rows == 1 || (to_pitch == piece.bytes && from_pitch == piece.bytes)) {
-    std::memcpy(to, from, piece.bytes * piece.rows);
-    return;
-  }
-  for (std::size_t row = 0; row < piece.rows; ++row) std::memcpy(to + row * to_pitch, from + row * from_pitch, piece.bytes);
-}
-
 [[nodiscard]] unsigned char* destination_place(const Job& job, const Piece& piece) noexcept {
   return job.transfer.to + piece.row * job.transfer.to_pitch + piece.column;
 }
@@ -145,9 +138,9 @@ void move(const Job& job, std::uint32_t index) noexcept {
   const Piece piece = job.piece(index);
   unsigned char* const slot = job.ring.slot(job.first_piece + index);
   if (job.side == Side::to_device)
-    move_rows(slot, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece);
+    move_rows({slot, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows});
   else
-    move_rows(destination_place(job, piece), job.transfer.to_pitch, slot, piece.bytes, piece);
+    move_rows({destination_place(job, piece), job.transfer.to_pitch, slot, piece.bytes, piece.bytes, piece.rows});
 }
 
 /// The stream's part: between the device and the piece's slot.
@@ -186,12 +179,14 @@ class Staging {
   void fill_in_options();
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t slot_bytes);
   void work();
+  [[nodiscard]] bool anything_ready() const;
+  [[nodiscard]] bool several_unclaimed() const;
   [[nodiscard]] JobPtr claim(std::uint32_t& index);
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<int> sleepers_{0};
-  bool polling_ = false;  // one worker looks for what becomes ready; the others sleep
+  bool watched_ = false;  // one worker looks for what becomes ready while the others sleep
   std::optional<StagingOptions> options_;
   bool started_ = false;
   std::deque<JobPtr> jobs_;  // in the order of submission
@@ -286,10 +281,18 @@ void Staging::add(const JobPtr& job) {
   jobs_.push_back(job);
 }
 
+bool Staging::anything_ready() const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimable(); });
+}
+
+bool Staging::several_unclaimed() const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimed + 1 < job->count; });
+}
+
 /// The first piece, in the order of submission, that can be moved now. The mutex is held.
 JobPtr Staging::claim(std::uint32_t& index) {
   for (const JobPtr& job : jobs_)
-    if (job->claimed < job->enqueued.load(std::memory_order_acquire) && job->ready(job->claimed)) {
+    if (job->claimable()) {
       index = job->claimed++;
       return job;
     }
@@ -307,55 +310,63 @@ void Staging::count_down(const JobPtr& job) {
 }
 
 void Staging::work() {
+  using Clock = std::chrono::steady_clock;
   std::unique_lock lock{mutex_};
-  for (int idle_rounds = 0;;) {
+  auto last_seen = Clock::now();  // when there was something to do
+  for (;;) {
     std::uint32_t index = 0;
     if (const JobPtr job = claim(index)) {
-      idle_rounds = 0;
-      const bool helper_wanted = sleepers_.load(std::memory_order_relaxed) > 0 && !polling_;
+      if (sleepers_.load(std::memory_order_relaxed) > 0 && anything_ready()) wake_.notify_one();
       lock.unlock();
-      if (helper_wanted) wake_.notify_one();  // more may be ready, or become so, while this one moves bytes
       move(*job, index);
       const std::uint64_t piece = job->first_piece + index;
       (job->side == Side::to_device ? job->ring.filled(piece) : job->ring.emptied(piece)).set(Ring::use_of(piece));
       count_down(job);
       lock.lock();
+      last_seen = Clock::now();
       continue;
     }
-    if (jobs_.empty() || polling_) {
+    // Values change without a word. For a while everybody looks, since a sleeper takes longer to wake than a piece to move; then one
+    // goes on, ever 50 us, since a stream may be held up for long.
+    const auto unsuccessful = Clock::now() - last_seen;
+    if (unsuccessful < 200us) {
+      lock.unlock();
+      for (int i = 0; i < 4; ++i) std::this_thread::yield();
+      lock.lock();
+    } else if (!jobs_.empty() && !watched_) {
+      watched_ = true;
+      lock.unlock();
+      std::this_thread::sleep_for(unsuccessful < 2ms ? 0us : 50us);
+      lock.lock();
+      watched_ = false;
+    } else {
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       wake_.wait(lock);
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
-      idle_rounds = 0;
-      continue;
+      last_seen = Clock::now();
+      if (sleepers_.load(std::memory_order_relaxed) > 0 && several_unclaimed()) wake_.notify_one();
     }
-    // Values change without a word: look often at first, then every 50 us, since a stream may be held up for long.
-    polling_ = true;
-    lock.unlock();
-    if (++idle_rounds < 200)
-      for (int i = 0; i < 16; ++i) std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(50us);
-    lock.lock();
-    polling_ = false;
   }
 }
 
 /// With values that streams wait for and write: workers move the bytes.
-void stage_with_values(const JobPtr& job, native::stream stream, const char* operation) {
+void stage_with_values(const JobPtr& job, native::stream stream, bool idle, const char* operation) {
   Ring& ring = job->ring;
   const bool to_device = job->side == Side::to_device;
   staging().add(job);
   std::uint32_t index = 0;
   driver::status s = driver::ok;
   const auto all_well = [&](driver::status result) { return (s = result) == driver::ok; };
-  if (!to_device || all_well(driver::stream_write_value(stream, ring.started().place(), job->number))) {
+  // All jobs that used the ring before are over, so that the host may write the number as well.
+  if (to_device && idle) ring.started().set(job->number);
+  if (!to_device || idle || all_well(driver::stream_write_value(stream, ring.started().place(), job->number))) {
     for (; index < job->count; ++index) {
       const std::uint64_t piece = job->first_piece + index;
       const std::uint32_t use = Ring::use_of(piece);
       const Value before = to_device ? ring.filled(piece) : ring.emptied(piece);
       const Value after = to_device ? ring.emptied(piece) : ring.filled(piece);
-      if (!all_well(driver::stream_wait_value(stream, before.place(), to_device ? use : use - 1)) ||
+      const std::uint32_t awaited = to_device ? use : use - 1;
+      if (!(before.reached(awaited) || all_well(driver::stream_wait_value(stream, before.place(), awaited))) ||
           !all_well(copy_piece(*job, index, stream)) || !all_well(driver::stream_write_value(stream, after.place(), use)))
         break;
       job->enqueued.store(index + 1, std::memory_order_release);
@@ -412,26 +423,22 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
 
 }  // namespace
 
-void stage(Slot& slot, const Transfer& transfer, Side side, const char* operation) {
+void move_rows(const Transfer& t) noexcept {
+  const Transfer rows = flattened(t);
+  for (std::size_t row = 0; row < rows.height; ++row)
+    std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
+}
+
+void stage(Slot& slot, const Transfer& transfer, Side side, bool idle, const char* operation) {
   Ring& ring = staging().ring_for(slot, transfer.width * transfer.height, operation);
   const std::lock_guard in_order{ring.mutex};
   const auto job = std::make_shared<Job>(side, flattened(transfer), ring);
   job->number = ++ring.jobs;
   job->first_piece = std::exchange(ring.pieces, ring.pieces + job->count);
   if (has_stream_values(slot.device))
-    stage_with_values(job, slot.handle, operation);
+    stage_with_values(job, slot.handle, idle && ring.active.load(std::memory_order_acquire) == 1, operation);
   else
     stage_with_host_functions(job, slot.handle, operation);
-}
-
-void stage_on_host(Slot& slot, const Transfer& transfer, const char* operation) {
-  auto task = std::make_unique<Transfer>(transfer);
-  const auto run = [](void* data) {
-    const std::unique_ptr<Transfer> t{static_cast<Transfer*>(data)};
-    move_rows(t->to, t->to_pitch, t->from, t->from_pitch, {0, t->height, 0, t->width});
-  };
-  check(driver::launch_host_func(slot.handle, run, task.get()), operation);
-  static_cast<void>(task.release());
 }
 
 }  // namespace detail

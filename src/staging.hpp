@@ -27,11 +27,13 @@ struct Transfer {
   std::size_t height;
 };
 
+/// Does it, in the calling thread.
+void move_rows(const Transfer& transfer) noexcept;
+
 enum class Side { to_device, to_host };
 
 /// Enqueues the transfer; the host side is ordinary memory. The stream's device is current if its handle needs that.
-void stage(Slot& slot, const Transfer& transfer, Side side, const char* operation);
-/// Enqueues a transfer between two places of host memory, which the runtimes would do while the caller waits.
-void stage_on_host(Slot& slot, const Transfer& transfer, const char* operation);
+/// `idle`: the stream has been seen to have nothing ahead, so that the source may be read at once.
+void stage(Slot& slot, const Transfer& transfer, Side side, bool idle, const char* operation);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

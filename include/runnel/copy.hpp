@@ -5,10 +5,12 @@
 #pragma once
 
 #include <runnel/current.hpp>
+#include <runnel/memory_kind.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstddef>
 #include <iterator>
+#include <optional>
 #include <type_traits>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -16,7 +18,7 @@ namespace runnel::inline RUNNEL_ABI {
 /// What a copy does about ordinary (pageable) host memory, which copy engines cannot reach.
 enum class Pageable {
   stage,   ///< carry it through pinned memory; the caller is not held
-  block,   ///< what the driver does: the caller is held while it moves
+  block,   ///< the driver's own way, which holds the caller: at the return the source may be reused, and the destination has its bytes
   refuse,  ///< throw `errc::not_permitted`
 };
 
@@ -26,7 +28,7 @@ enum class CopyResult {
   direct,   ///< enqueued as it is; the copy engine reads and writes the memory itself
   staged,   ///< enqueued through pinned memory
   inlined,  ///< small enough to be taken at the call: the source may be reused at once
-  blocked,  ///< the caller was held until the data had moved
+  blocked,  ///< the caller was held, see `Pageable::block`
 };
 
 /// The calling thread's policy where a copy names none; `Pageable::stage` at first.
@@ -56,9 +58,20 @@ concept memory_range = requires(R& range) {
 template <class R>
 using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 
+/// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs a call.
+template <class R>
+[[nodiscard]] constexpr std::optional<MemoryKind> kind_by_type() noexcept {
+  if constexpr (requires { std::remove_cvref_t<R>::memory_kind; })
+    return std::remove_cvref_t<R>::memory_kind;
+  else
+    return std::nullopt;
+}
+
 void require_same_size(std::size_t to, std::size_t from);
+CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind, const void* from, std::optional<MemoryKind> from_kind,
+                      std::size_t bytes, Pageable policy);
 /// Repeats the `size` bytes at `value` `count` times.
-void fill_pattern(StreamRef stream, void* to, const void* value, std::size_t size, std::size_t count);
+void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count);
 }  // namespace detail
 
 /// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever.
@@ -70,7 +83,8 @@ CopyResult copy(StreamRef stream, To&& to, const From& from, Pageable policy = d
   static_assert(std::is_same_v<T, U>, "copy: source and destination have different element types");
   static_assert(std::is_trivially_copyable_v<T>, "copy: only trivially copyable elements can be moved as bytes");
   detail::require_same_size(std::size(to), std::size(from));
-  return copy_bytes(stream, std::data(to), std::data(from), std::size(from) * sizeof(T), policy);
+  return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from), detail::kind_by_type<From>(),
+                            std::size(from) * sizeof(T), policy);
 }
 template <detail::memory_range To, detail::memory_range From>
 CopyResult copy(To&& to, const From& from) {
@@ -83,7 +97,7 @@ void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_
   using T = detail::element_of<To>;
   static_assert(!std::is_const_v<T>, "fill: the destination is read-only");
   static_assert(std::is_trivially_copyable_v<T>, "fill: only trivially copyable elements can be set as bytes");
-  detail::fill_pattern(stream, std::data(to), &value, sizeof(T), std::size(to));
+  detail::fill_pattern(stream, std::data(to), detail::kind_by_type<To>(), &value, sizeof(T), std::size(to));
 }
 template <detail::memory_range To>
 void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that copies are fast from (pinned), memory that kernels work on (device), and what a pointer points to.
+/// Memory that copies are fast from (pinned), and memory that kernels work on (device).
 #pragma once
 
 #include <runnel/current.hpp>
+#include <runnel/memory_kind.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstddef>
@@ -11,21 +12,6 @@
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
-
-/// What a pointer points to.
-enum class MemoryKind {
-  pageable,  ///< ordinary host memory, or an address nobody knows
-  pinned,    ///< host memory that copy engines can reach
-  device,    ///< a device's own
-  managed,   ///< moves between host and device by itself
-};
-
-struct PointerInfo {
-  MemoryKind kind;
-  Device device;  ///< meaningful for `device` and `managed`; for the others 0
-};
-/// Asks the runtime; also takes pointers into the middle of a block. Null is pageable.
-[[nodiscard]] PointerInfo pointer_info(const void* pointer);
 
 namespace detail {
 /// count * size. @throws errc::out_of_memory where that does not fit
@@ -40,6 +26,8 @@ void free_device(void* pointer, StreamRef stream, int device) noexcept;
 template <class T>
 class DeviceSpan {
  public:
+  static constexpr MemoryKind memory_kind = MemoryKind::device;
+
   constexpr DeviceSpan() noexcept = default;
   constexpr DeviceSpan(T* data, std::size_t size) noexcept : data_{data}, size_{size} {}
   /// A span of T as one of const T.
@@ -69,6 +57,8 @@ class PinnedBuffer {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "PinnedBuffer holds trivially copyable elements");
 
  public:
+  static constexpr MemoryKind memory_kind = MemoryKind::pinned;
+
   PinnedBuffer() noexcept = default;
   /// @throws errc::out_of_memory
   explicit PinnedBuffer(std::size_t size)
@@ -108,6 +98,8 @@ class DeviceBuffer {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "DeviceBuffer holds trivially copyable elements");
 
  public:
+  static constexpr MemoryKind memory_kind = MemoryKind::device;
+
   /// On the stream's device. @throws errc::out_of_memory
   explicit DeviceBuffer(std::size_t size, StreamRef stream = current_stream())
       : data_{static_cast<T*>(detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))))},

@@ -10,6 +10,7 @@
 #include <runnel/event.hpp>
 #include <runnel/format.hpp>
 #include <runnel/memory.hpp>
+#include <runnel/memory_kind.hpp>
 #include <runnel/native.hpp>
 #include <runnel/staging.hpp>
 #include <runnel/statistics.hpp>

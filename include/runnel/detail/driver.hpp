@@ -5,7 +5,7 @@
 #pragma once
 
 #include <runnel/error.hpp>
-#include <runnel/memory.hpp>
+#include <runnel/memory_kind.hpp>
 #include <runnel/native.hpp>
 
 #include <cstddef>

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a pointer points to.
+#pragma once
+
+#include <runnel/device.hpp>
+
+namespace runnel::inline RUNNEL_ABI {
+
+enum class MemoryKind {
+  pageable,  ///< ordinary host memory, or an address nobody knows
+  pinned,    ///< host memory that copy engines can reach
+  device,    ///< a device's own
+  managed,   ///< moves between host and device by itself
+};
+
+struct PointerInfo {
+  MemoryKind kind;
+  Device device;  ///< meaningful for `device` and `managed`; for the others 0
+};
+/// Asks the runtime; also takes pointers into the middle of a block. Null is pageable.
+[[nodiscard]] PointerInfo pointer_info(const void* pointer);
+
+}  // namespace runnel::inline RUNNEL_ABI

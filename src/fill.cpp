@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/copy.hpp>
+
+#include "memory_ranges.hpp"
+#include "process.hpp"
+#include "stream_device.hpp"
+
+#include <runnel/memory.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace {
+
+constexpr const char* operation = "fill memory";
+
+/// Devices cannot reach ordinary memory: then a host function fills it, in stream order.
+[[nodiscard]] bool needs_host(const void* to, std::size_t bytes, std::optional<MemoryKind> kind) {
+  if (driver::copies_pageable_asynchronously()) return false;
+  return (kind ? *kind : detail::kind_of(to, bytes, operation)) == MemoryKind::pageable;
+}
+
+void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
+               std::optional<MemoryKind> kind) {
+  detail::enter(operation);
+  detail::Slot& slot = detail::live_slot(stream);
+  if (width == 0 || height == 0) return;
+  detail::require_rows(to, pitch, width, height, operation);
+  if (needs_host(to, pitch * (height - 1) + width, kind))
+    return stream.launch_host_func([=] {
+      for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<unsigned char*>(to) + row * pitch, value, width);
+    });
+  const detail::StreamDevice on{slot, operation};
+  detail::check(height == 1 ? driver::fill_async(to, value, 1, width, slot.handle)
+                            : driver::fill_2d_async(to, pitch, value, width, height, slot.handle),
+                operation);
+}
+
+/// Writes the pattern again and again.
+void repeat(unsigned char* to, const unsigned char* pattern, std::size_t size, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * size, pattern, size);
+}
+
+}  // namespace
+
+void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes) {
+  fill_rows(stream, to, bytes, value, bytes, 1, std::nullopt);
+}
+
+void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height) {
+  fill_rows(stream, to, pitch, value, width, height, std::nullopt);
+}
+
+void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size,
+                          std::size_t count) {
+  enter(operation);
+  Slot& slot = live_slot(stream);
+  if (count == 0) return;
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(size, count, &bytes))
+    throw_error(errc::invalid_argument, operation, "the number of elements times their size does not fit an address");
+  require_rows(to, bytes, bytes, 1, operation);
+
+  const auto* const pattern = static_cast<const unsigned char*>(value);
+  if (std::all_of(pattern, pattern + size, [&](unsigned char byte) { return byte == *pattern; }))
+    return fill_rows(stream, to, bytes, *pattern, bytes, 1, kind);
+  auto* const out = static_cast<unsigned char*>(to);
+  if (needs_host(to, bytes, kind)) {
+    const std::shared_ptr<unsigned char[]> own{new unsigned char[size]};
+    std::memcpy(own.get(), pattern, size);
+    return stream.launch_host_func([=] { repeat(out, own.get(), size, count); });
+  }
+  if (size == 2 || size == 4) {
+    std::uint32_t number = 0;
+    std::memcpy(&number, value, size);
+    const StreamDevice on{slot, operation};
+    return check(driver::fill_async(to, number, size, count, slot.handle), operation);
+  }
+  // No runtime sets wider elements: seed a few, then double what is there.
+  const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / size));
+  const auto seed = std::make_shared<PinnedBuffer<unsigned char>>(seeded * size);
+  repeat(seed->data(), pattern, size, seeded);
+  copy_known(stream, out, kind, seed->data(), MemoryKind::pinned, seed->size(), Pageable::stage);
+  stream.launch_host_func([seed] {});  // keeps the seed until the copy has passed
+  for (std::size_t done = seed->size(); done < bytes;) {
+    const std::size_t next = std::min(done, bytes - done);
+    copy_known(stream, out + done, kind, out, kind, next, Pageable::stage);
+    done += next;
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

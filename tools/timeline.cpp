@@ -118,6 +118,7 @@ class Picture {
 
   [[nodiscard]] std::string shown() const {
     std::string out;
+    if (times_.empty()) return "there was nothing to do";
     if (times_.size() == total_chunks_ && last_ - first_ + 1 == times_.size())
       out = "shown: all of it";
     else

@@ -57,8 +57,9 @@ with tool.scratch() as directory:
 
     # Empty files, pipes, devices, links and files that are already there.
     source.write_bytes(b'')
-    done = tool.run('overlap', '--table', 'upper', source, target)
+    done = tool.run('overlap', '--table', 'upper', '--timeline', picture, source, target)
     tool.expect(done.returncode == 0 and target.read_bytes() == b'' and b'is empty' in done.stderr, 'an empty file gives an empty file')
+    tool.expect('nothing to do' in picture.read_text(), 'and an empty timeline')
     data = random.randbytes(300_000)
     done = tool.run('overlap', '--table', 'upper', '--chunk', '10000', '/dev/stdin', '/dev/stdout', input=data)
     tool.expect(done.returncode == 0 and done.stdout == expected('upper', data), 'from a pipe to a pipe')

@@ -4,9 +4,15 @@
 
 #ifdef STANDIN_CUDA
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string_view>
+#include <thread>
 #include <vector>
+
+#include "settings.hpp"
 
 using namespace standin;
 
@@ -17,6 +23,37 @@ thread_local std::vector<std::uintptr_t> contexts;
 template <class Value>
 int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
   return call([&](Lock& lock) { return fill_elements(lock, reinterpret_cast<void*>(to), &value, sizeof value, count, stream); });
+}
+
+int value_operation(cudaStream_t handle, unsigned long long place, std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    if (!settings().memory_operations) return vendor::not_supported;
+    auto* const value = reinterpret_cast<std::uint32_t*>(place);
+    const Memory kind = state().blocks.of(value).kind;
+    if (place % sizeof *value != 0 || kind == Memory::pageable || kind == Memory::freed) return vendor::invalid_value;
+    auto operation = std::make_shared<Operation>();
+    operation->touches.push_back({reinterpret_cast<const std::byte*>(value), sizeof *value});
+    operation->opaque = waits;
+    operation->run = [run = std::move(run), value] { run(std::atomic_ref{*value}); };
+    engine().submit(*stream, std::move(operation));
+    return vendor::ok;
+  });
+}
+
+int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t least, unsigned int flags) {
+  if (flags != 0) return vendor::not_supported;
+  const auto wait = [least](std::atomic_ref<std::uint32_t> value) {
+    while (static_cast<std::int32_t>(value.load() - least) < 0) std::this_thread::sleep_for(std::chrono::microseconds{20});
+  };
+  return value_operation(stream, place, wait, true);
+}
+
+int write_value(cudaStream_t stream, unsigned long long place, std::uint32_t written, unsigned int flags) {
+  if (flags != 0) return vendor::not_supported;
+  return value_operation(
+      stream, place, [written](std::atomic_ref<std::uint32_t> value) { value.store(written); }, false);
 }
 
 int context_of(cudaStream_t stream, void** context) {
@@ -52,6 +89,8 @@ void* address(Function* function) {
 void* find(std::string_view name) {
   if (name == "cuMemsetD16Async") return address(&fill<unsigned short>);
   if (name == "cuMemsetD32Async") return address(&fill<unsigned int>);
+  if (name == "cuStreamWaitValue32") return address(&wait_value);
+  if (name == "cuStreamWriteValue32") return address(&write_value);
   if (name == "cuStreamGetCtx") return address(&context_of);
   if (name == "cuCtxPushCurrent") return address(&push);
   if (name == "cuCtxPopCurrent") return address(&pop);

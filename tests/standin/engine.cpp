@@ -102,9 +102,9 @@ bool Engine::legacy_is_idle(int device) const {
 bool Engine::untouched_by_pending(Range range) const {
   return std::none_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
     const Operation& operation = *entry.second;
-    return operation.is_host_function ||  // nobody knows what it reads
-           std::any_of(operation.touches.begin(), operation.touches.end(),
-                       [&](Range other) { return range.begin < other.begin + other.size && other.begin < range.begin + range.size; });
+    return operation.opaque || std::any_of(operation.touches.begin(), operation.touches.end(), [&](Range other) {
+             return range.begin < other.begin + other.size && other.begin < range.begin + range.size;
+           });
   });
 }
 

@@ -28,6 +28,7 @@ struct Operation {
   std::function<void()> run;
   std::vector<Range> touches;
   bool is_host_function = false;
+  bool opaque = false;  // a host function, or a wait for the host: nobody knows what it reads or orders
 
   std::uint64_t number = 0;
   int device = 0;

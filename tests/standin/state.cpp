@@ -13,41 +13,47 @@ namespace standin {
 namespace {
 constexpr std::size_t region_size = std::size_t{1} << 40U;
 constexpr std::size_t page = 4096;
+constexpr std::uintptr_t generation = std::uintptr_t{1} << 40U;
 std::size_t pages(std::size_t size) { return (size + page - 1) / page * page; }
 const std::byte* bytes(const void* pointer) { return static_cast<const std::byte*>(pointer); }
 }  // namespace
 
+// A handle is 16 bits of kind, 20 of index, the rest its generation.
 template <class Object>
 std::uintptr_t Handles<Object>::add(std::shared_ptr<Object> object) {
-  std::uintptr_t handle = 0;
   if (free_.empty()) {
-    handle = base_ + (next_++ << 20U);
-  } else {
-    handle = free_.back() + (settings().reuse_handles ? 0 : std::uintptr_t{1} << 44U);  // the next generation
-    free_.pop_back();
+    free_.push_back(newest_.size());
+    newest_.push_back(base_ | newest_.size() << 20U);
   }
-  dead_.erase(handle);
+  std::uintptr_t& handle = newest_[free_.back()];
+  free_.pop_back();
+  if (!settings().reuse_handles) handle += generation;
   live_.emplace(handle, std::move(object));
   ++made_;
   return handle;
 }
 
 template <class Object>
+bool Handles<Object>::was_live(std::uintptr_t handle) const {
+  const std::size_t index = handle >> 20U & 0xFFFFFU;
+  return (handle & 0xFFFFFU) == base_ && index < newest_.size() && handle <= newest_[index];
+}
+
+template <class Object>
 std::shared_ptr<Object> Handles<Object>::find(std::uintptr_t handle, Misuse& misuse) const {
   const auto found = live_.find(handle);
   if (found != live_.end()) return found->second;
-  ++(dead_.count(handle) != 0 ? misuse.use_after_destroy : misuse.unknown_handle);
+  ++(was_live(handle) ? misuse.use_after_destroy : misuse.unknown_handle);
   return nullptr;
 }
 
 template <class Object>
 bool Handles<Object>::remove(std::uintptr_t handle, Misuse& misuse) {
   if (live_.erase(handle) == 0) {
-    ++(dead_.count(handle) != 0 ? misuse.double_destroy : misuse.unknown_handle);
+    ++(was_live(handle) ? misuse.double_destroy : misuse.unknown_handle);
     return false;
   }
-  dead_.insert(handle);
-  free_.push_back(handle);
+  free_.push_back(handle >> 20U & 0xFFFFFU);
   return true;
 }
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -41,11 +40,12 @@ class Handles {
   [[nodiscard]] std::size_t made() const { return made_; }
 
  private:
+  [[nodiscard]] bool was_live(std::uintptr_t handle) const;
+
   std::uintptr_t base_;
   std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> live_;
-  std::unordered_set<std::uintptr_t> dead_;
-  std::vector<std::uintptr_t> free_;
-  std::uintptr_t next_ = 1;
+  std::vector<std::uintptr_t> newest_;  // the latest handle of each index
+  std::vector<std::size_t> free_;
   std::size_t made_ = 0;
 };
 

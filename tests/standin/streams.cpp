@@ -15,7 +15,7 @@ int submit_host_function(vendor::StreamHandle handle, std::function<void()> func
   if (stream == nullptr) return vendor::invalid_handle;
   auto operation = std::make_shared<Operation>();
   operation->run = std::move(function);
-  operation->is_host_function = true;
+  operation->is_host_function = operation->opaque = true;
   engine().submit(*stream, std::move(operation));
   return vendor::ok;
 }

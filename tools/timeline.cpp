@@ -103,7 +103,8 @@ class Picture {
     last_ = first_ + shown - 1;
     const bool all = shown == total_chunks_;
     window_ = all ? Interval{0, 0} : Interval{times_[first_].in.start, 0};
-    for (std::size_t i = first_; i <= last_; ++i) window_.stop = std::max(window_.stop, all ? times_[i].write.stop : times_[i].out.stop);
+    for (std::size_t i = first_; i <= last_; ++i)
+      window_.stop = std::max({window_.stop, times_[i].out.stop, all ? times_[i].write.stop : 0});
   }
 
   [[nodiscard]] double x(double ms) const {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,16 +101,18 @@ int main(int argc, char** argv) {
   };
   bool well = true;
   for (std::size_t bytes = std::size_t{4} << 10; bytes <= largest; bytes *= bytes < (std::size_t{1} << 20) ? 4 : 8) {
-    const auto both = [&](const char* direction, const char* memory, void* to, const void* from) {
-      const Times raw = timed(stream, bytes, [&] { raw_copy(to, from, bytes); });
-      const Times own = timed(stream, bytes, [&] { copy_bytes(stream, to, from, bytes); });
+    const DeviceSpan<unsigned char> there{device.data(), bytes};
+    const auto both = [&](const char* direction, const char* memory, auto to, auto from) {
+      const Times raw = timed(stream, bytes, [&] { raw_copy(to.data(), from.data(), bytes); });
+      const Times own = timed(stream, bytes, [&] { copy(stream, to, from); });
       print(bytes, direction, memory, raw, own);
     };
-    both("up", "pinned", device.data(), pinned.data());
-    both("down", "pinned", pinned.data(), device.data());
-    both("up", "pageable", device.data(), pageable.get());
+    using Bytes = std::span<unsigned char>;
+    both("up", "pinned", there, Bytes{pinned.data(), bytes});
+    both("down", "pinned", Bytes{pinned.data(), bytes}, there);
+    both("up", "pageable", there, Bytes{pageable.get(), bytes});
     std::memset(back.get(), 0, bytes);
-    both("down", "pageable", back.get(), device.data());
+    both("down", "pageable", Bytes{back.get(), bytes}, there);
     fill_bytes(stream, device.data(), 0xAB, bytes);
     copy_bytes(stream, device.data(), pageable.get(), bytes);
     std::memset(back.get(), 0, bytes);

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -103,6 +104,11 @@ StreamGuard::~StreamGuard() { leave(); }
 void StreamGuard::enter(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
   guarded_device_ = stream.device().ordinal();
+  if (detail::noted_device == guarded_device_ && detail::single_device()) [[likely]] {
+    found_device_ = Device{guarded_device_};
+    found_stream_ = std::exchange(detail::current, detail::parts(stream));
+    return;
+  }
   found_device_ = Device{detail::read_current_device(operation)};
   found_stream_ = detail::stream_set_on(guarded_device_);
   if (guarded_device_ != found_device_.ordinal()) detail::change_current_device(guarded_device_, operation);
@@ -110,8 +116,12 @@ void StreamGuard::enter(StreamRef stream) {
 }
 
 void StreamGuard::leave() noexcept {
+  if (detail::single_device()) [[likely]] {
+    detail::current = found_stream_;
+    return;
+  }
   detail::set_stream_on(guarded_device_, found_stream_);
-  if (detail::noted_device != found_device_.ordinal() || !detail::single_device()) detail::restore_current_device(found_device_.ordinal());
+  detail::restore_current_device(found_device_.ordinal());
 }
 
 void StreamGuard::reset(StreamRef stream) {

@@ -4,6 +4,7 @@
 #include "check.hpp"
 #include "counters.hpp"
 #include "device_table.hpp"
+#include "pinned_blocks.hpp"
 #include "process.hpp"
 #include "stream_device.hpp"
 
@@ -50,12 +51,19 @@ void* allocate_pinned(std::size_t bytes) {
   require_device(0, operation);
   void* block = nullptr;
   check(driver::malloc_host(block, bytes), operation);
+  try {
+    add_pinned_block(block, bytes);
+  } catch (...) {
+    release_memory({Postponed::What::pinned, block, {}, 0, false});
+    throw;
+  }
   count_up(counters.pinned_blocks);
   return block;
 }
 
 void free_pinned(void* pointer) noexcept {
   count_down(counters.pinned_blocks);
+  remove_pinned_block(pointer);
   release_memory({Postponed::What::pinned, pointer, {}, 0, false});
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "check.hpp"
+#include "pinned_blocks.hpp"
 
 #include <runnel/memory_kind.hpp>
 
@@ -24,6 +25,7 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
 
 /// What a block of memory is, by both its ends: registered memory need not cover all of it.
 [[nodiscard]] inline MemoryKind kind_of(const void* pointer, std::size_t bytes, const char* operation) {
+  if (in_pinned_block(pointer, bytes)) return MemoryKind::pinned;
   PointerInfo info{MemoryKind::pageable, Device{0}};
   check(driver::pointer_info(info, pointer), operation);
   if (info.kind != MemoryKind::pinned) return info.kind;

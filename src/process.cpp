@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -136,7 +137,8 @@ void watch_thread_exit() {
     ~Sentinel() { begin_exit(); }
     bool armed = true;
   };
-  if (gettid() != getpid()) return;
+  static thread_local constinit bool looked = false;
+  if (std::exchange(looked, true) || gettid() != getpid()) return;
   thread_local Sentinel sentinel;
   static_cast<void>(sentinel.armed);
 }

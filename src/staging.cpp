@@ -43,8 +43,12 @@ class Value {
   std::uint32_t* place_;
 };
 
-constexpr std::size_t smallest_slot = std::size_t{128} << 10;
-constexpr std::size_t slots_per_ring = 16;
+// A piece costs the stream about 10 us beside its copy (a wait, a write, and the gap around them), so that small pieces are slow; but
+// a large one would be long in the filling. So pieces are large, and several workers move the parts of one.
+constexpr std::size_t smallest_slot = std::size_t{512} << 10;
+constexpr std::size_t slots_per_ring = 8;
+constexpr std::size_t parts_per_slot = 16;
+constexpr std::size_t smallest_part = std::size_t{64} << 10;
 constexpr std::size_t value_distance = 64 / sizeof(std::uint32_t);  // a cache line each: workers and devices write them side by side
 
 /// Pinned memory that one stream uses at a time, in turn.
@@ -60,6 +64,7 @@ struct Ring {
   std::uint32_t jobs = 0;      // enqueued so far; guarded by mutex
   std::uint64_t pieces = 0;    // likewise
   std::atomic<int> active{0};  // jobs whose memory, slots or values somebody may still touch
+  std::array<std::atomic<std::uint32_t>, slots_per_ring> parts_left{};  // of the piece in each slot
 
   [[nodiscard]] unsigned char* slot(std::uint64_t piece) const noexcept { return data + piece % slots_per_ring * slot_bytes; }
   /// The stream has come to the job with that number.
@@ -95,7 +100,8 @@ struct Job {
   std::uint64_t first_piece = 0;
 
   std::atomic<std::uint32_t> enqueued{0};  // pieces that the stream knows of: workers go no further
-  std::uint32_t claimed = 0;               // guarded by Staging::mutex_
+  std::uint32_t claimed = 0;               // the first piece with parts that nobody has claimed; guarded by Staging::mutex_,
+  std::uint32_t claimed_parts = 0;         // and how many of its parts are claimed
   std::atomic<std::uint32_t> open{1};      // pieces not yet moved, and 1 for the enqueueing thread
 
   [[nodiscard]] Piece piece(std::uint32_t index) const noexcept {
@@ -106,7 +112,7 @@ struct Job {
     const std::size_t row = index * rows_per_piece;
     return {row, std::min(rows_per_piece, transfer.height - row), 0, transfer.width};
   }
-  /// Whether a worker can move the next piece now. Staging::mutex_ is held.
+  /// Whether a worker can move a part of the next piece now. Staging::mutex_ is held.
   [[nodiscard]] bool claimable() const noexcept {
     if (claimed >= enqueued.load(std::memory_order_acquire)) return false;
     const std::uint64_t piece = first_piece + claimed;
@@ -133,10 +139,35 @@ Job::Job(Side towards, const Transfer& what, Ring& through) : side{towards}, tra
   return job.transfer.from + piece.row * job.transfer.from_pitch + piece.column;
 }
 
-/// A worker's part: between user memory and the piece's slot, where rows lie end to end.
-void move(const Job& job, std::uint32_t index) noexcept {
-  const Piece piece = job.piece(index);
-  unsigned char* const slot = job.ring.slot(job.first_piece + index);
+/// What a worker moves at a time: part `number` of a piece, between user memory and the piece's slot, where rows lie end to end.
+struct Part {
+  std::uint32_t piece;
+  std::uint32_t number;
+};
+
+/// How many parts a piece has: of rows, or of the bytes of its only row.
+[[nodiscard]] std::size_t part_size(const Job& job, const Piece& piece) noexcept {
+  const std::size_t bytes = std::max(smallest_part, job.ring.slot_bytes / parts_per_slot);
+  return piece.rows == 1 ? bytes : std::max<std::size_t>(1, bytes / piece.bytes);
+}
+[[nodiscard]] std::uint32_t part_count(const Job& job, const Piece& piece) noexcept {
+  const std::size_t size = part_size(job, piece);
+  return static_cast<std::uint32_t>(((piece.rows == 1 ? piece.bytes : piece.rows) + size - 1) / size);
+}
+
+void move(const Job& job, Part part) noexcept {
+  Piece piece = job.piece(part.piece);
+  const std::size_t start = part_size(job, piece) * part.number;
+  unsigned char* slot = job.ring.slot(job.first_piece + part.piece);
+  if (piece.rows == 1) {
+    slot += start;
+    piece.column += start;
+    piece.bytes = std::min(part_size(job, piece), piece.bytes - start);
+  } else {
+    slot += start * piece.bytes;
+    piece.row += start;
+    piece.rows = std::min(part_size(job, piece), piece.rows - start);
+  }
   if (job.side == Side::to_device)
     move_rows({slot, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows});
   else
@@ -180,8 +211,8 @@ class Staging {
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t slot_bytes);
   void work();
   [[nodiscard]] bool anything_ready() const;
-  [[nodiscard]] bool several_unclaimed() const;
-  [[nodiscard]] JobPtr claim(std::uint32_t& index);
+  [[nodiscard]] bool anything_unclaimed() const;
+  [[nodiscard]] JobPtr claim(Part& part);
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -205,7 +236,7 @@ void Staging::fill_in_options() {
   if (o.workers == 0) o.workers = static_cast<int>(std::min<std::size_t>(from_environment("RUNNEL_STAGING_WORKERS"), 64));
   if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8);
   if (o.chunk == 0) o.chunk = from_environment("RUNNEL_STAGING_CHUNK");
-  if (o.chunk == 0) o.chunk = std::size_t{4} << 20;
+  if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
   o.chunk = std::clamp(o.chunk, smallest_slot, std::size_t{1} << 30);
   if (o.memory == 0) o.memory = from_environment("RUNNEL_STAGING_MEMORY");
   if (o.memory == 0) o.memory = std::size_t{512} << 20;
@@ -251,7 +282,7 @@ Ring& Staging::ring_for(const Slot& slot, std::size_t bytes, const char* operati
   }
   // A sixteenth of the copy, so that the device starts early; rounded to powers of 2, so that rings can serve many.
   std::size_t slot_bytes = smallest_slot;
-  while (slot_bytes * 2 <= options_->chunk && slot_bytes * slots_per_ring < bytes) slot_bytes *= 2;
+  while (slot_bytes * 2 <= options_->chunk && slot_bytes * 16 < bytes) slot_bytes *= 2;
 
   Ring* ring = find_ring(id, slot_bytes);
   if (ring == nullptr && pinned_ + slot_bytes * slots_per_ring > options_->memory) {
@@ -285,18 +316,23 @@ bool Staging::anything_ready() const {
   return std::any_of(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimable(); });
 }
 
-bool Staging::several_unclaimed() const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimed + 1 < job->count; });
+bool Staging::anything_unclaimed() const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimed < job->count; });
 }
 
-/// The first piece, in the order of submission, that can be moved now. The mutex is held.
-JobPtr Staging::claim(std::uint32_t& index) {
-  for (const JobPtr& job : jobs_)
-    if (job->claimable()) {
-      index = job->claimed++;
-      return job;
-    }
-  return nullptr;
+/// The first part, in the order of submission, that can be moved now. The mutex is held.
+JobPtr Staging::claim(Part& part) {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimable(); });
+  if (found == jobs_.end()) return nullptr;
+  Job& job = **found;
+  const std::uint32_t parts = part_count(job, job.piece(job.claimed));
+  part = {job.claimed, job.claimed_parts++};
+  if (part.number == 0) job.ring.parts_left[(job.first_piece + part.piece) % slots_per_ring].store(parts, std::memory_order_relaxed);
+  if (job.claimed_parts == parts) {
+    ++job.claimed;
+    job.claimed_parts = 0;
+  }
+  return *found;
 }
 
 void Staging::count_down(const JobPtr& job) {
@@ -314,14 +350,16 @@ void Staging::work() {
   std::unique_lock lock{mutex_};
   auto last_seen = Clock::now();  // when there was something to do
   for (;;) {
-    std::uint32_t index = 0;
-    if (const JobPtr job = claim(index)) {
+    Part part{};
+    if (const JobPtr job = claim(part)) {
       if (sleepers_.load(std::memory_order_relaxed) > 0 && anything_ready()) wake_.notify_one();
       lock.unlock();
-      move(*job, index);
-      const std::uint64_t piece = job->first_piece + index;
-      (job->side == Side::to_device ? job->ring.filled(piece) : job->ring.emptied(piece)).set(Ring::use_of(piece));
-      count_down(job);
+      move(*job, part);
+      const std::uint64_t piece = job->first_piece + part.piece;
+      if (job->ring.parts_left[piece % slots_per_ring].fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        (job->side == Side::to_device ? job->ring.filled(piece) : job->ring.emptied(piece)).set(Ring::use_of(piece));
+        count_down(job);
+      }
       lock.lock();
       last_seen = Clock::now();
       continue;
@@ -344,7 +382,7 @@ void Staging::work() {
       wake_.wait(lock);
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
       last_seen = Clock::now();
-      if (sleepers_.load(std::memory_order_relaxed) > 0 && several_unclaimed()) wake_.notify_one();
+      if (sleepers_.load(std::memory_order_relaxed) > 0 && anything_unclaimed()) wake_.notify_one();
     }
   }
 }
@@ -397,7 +435,8 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   };
   const auto run_move = [](void* data) {
     const std::unique_ptr<Step> step{static_cast<Step*>(data)};
-    move(*step->job, step->index);
+    const Job& work = *step->job;
+    for (std::uint32_t part = 0; part < part_count(work, work.piece(step->index)); ++part) move(work, {step->index, part});
   };
   const auto run_release = [](void* data) {
     const std::unique_ptr<Step> step{static_cast<Step*>(data)};

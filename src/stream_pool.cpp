@@ -5,7 +5,6 @@
 #include "spin_lock.hpp"
 #include "stream_slots.hpp"
 
-#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -19,9 +18,9 @@ struct StreamPoolState {
 
   const Device device;
   const StreamPoolOptions options;
-  std::atomic<std::size_t> references{1};  // the pool's and each lease's
   std::mutex growing;
-  SpinLock lock;  // guards what follows; never held while anything else is called
+  SpinLock lock;               // guards what follows; never held while anything else is called
+  std::size_t references = 1;  // the pool's and each lease's
   std::vector<Stream> streams;
   // The streams that are back, oldest first, in a ring with room for all of them.
   std::vector<StreamRef> ring;
@@ -59,26 +58,30 @@ StreamRef add_stream(StreamPoolState& pool, bool lease) {
   for (std::size_t i = 0; i < pool.waiting; ++i) ring[i] = pool.ring[wrapped(pool, pool.first + i)];
   pool.ring.swap(ring);
   pool.first = 0;
-  if (lease)
+  if (lease) {
     ++pool.growth;
-  else
+    ++pool.references;
+  } else {
     pool.ring[pool.waiting++] = view;
+  }
   return view;
 }
 
 }  // namespace
 
-void add_reference(StreamPoolState* pool) noexcept { pool->references.fetch_add(1, std::memory_order_relaxed); }
-void drop_reference(StreamPoolState* pool) noexcept {
-  if (pool->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete pool;
+void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
+  pool->lock.lock();
+  pool->ring[wrapped(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+  const bool last = --pool->references == 0;
+  pool->lock.unlock();
+  if (last) delete pool;
 }
 
-void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
-  {
-    const std::lock_guard lock{pool->lock};
-    pool->ring[wrapped(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
-  }
-  drop_reference(pool);
+void drop_stream_pool(StreamPoolState* pool) noexcept {
+  pool->lock.lock();
+  const bool last = --pool->references == 0;
+  pool->lock.unlock();
+  if (last) delete pool;
 }
 
 }  // namespace detail
@@ -101,12 +104,12 @@ StreamLease StreamPool::acquire() {
         const StreamRef oldest = pool.ring[pool.first];
         pool.first = detail::wrapped(pool, pool.first + 1);
         --pool.waiting;
+        ++pool.references;
         return oldest;
       }
     }
     return detail::add_stream(pool, true);
   }();
-  detail::add_reference(&pool);
   return {stream, detail::Access::slot(stream), &pool};
 }
 

@@ -13,8 +13,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 struct StreamPoolState;
-void add_reference(StreamPoolState* pool) noexcept;
-void drop_reference(StreamPoolState* pool) noexcept;
+void drop_stream_pool(StreamPoolState* pool) noexcept;
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept;
 }  // namespace detail
 
@@ -64,7 +63,7 @@ class StreamPool {
     return *this;
   }
   ~StreamPool() {
-    if (state_ != nullptr) detail::drop_reference(state_);
+    if (state_ != nullptr) detail::drop_stream_pool(state_);
   }
 
   /// The stream that has been back for longest; where none is, a new one is made. @throws errc::pool_exhausted at `options.max`

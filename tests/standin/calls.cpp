@@ -68,6 +68,7 @@ Verdict begin_call(Call kind) {
 }
 
 vendor::Error end_call(int code) {
+  if (code == vendor::not_ready && !vendor::not_ready_is_last_error) return static_cast<vendor::Error>(code);
   if (code != vendor::ok || vendor::success_clears_last_error) this_thread().last_error = code;
   return static_cast<vendor::Error>(code);
 }

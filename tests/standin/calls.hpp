@@ -45,6 +45,6 @@ vendor::Error call(Body&& body) {
 // With the engine's mutex held; each returns a vendor::Code
 int device_of(vendor::StreamHandle handle, int& device);
 /// `count` elements of `width` bytes, each set to the bytes at `value`.
-int fill_elements(Lock& lock, void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle);
+int fill_elements(void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle);
 
 }  // namespace standin

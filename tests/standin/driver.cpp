@@ -22,7 +22,7 @@ thread_local std::vector<std::uintptr_t> contexts;
 
 template <class Value>
 int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
-  return call([&](Lock& lock) { return fill_elements(lock, reinterpret_cast<void*>(to), &value, sizeof value, count, stream); });
+  return call([&](Lock&) { return fill_elements(reinterpret_cast<void*>(to), &value, sizeof value, count, stream); });
 }
 
 int value_operation(cudaStream_t handle, unsigned long long place, std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {

@@ -30,7 +30,7 @@ void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& 
   operation->due = Clock::now();
   if (scheduler_ == Scheduler::lazy) operation->due += patience_;
   if (scheduler_ == Scheduler::reverse) operation->due += std::chrono::milliseconds{2};
-  if (scheduler_ == Scheduler::random) operation->due += std::chrono::microseconds{random_() % 2000};
+  if (scheduler_ == Scheduler::random) operation->due += std::chrono::microseconds{random_() % 300};
 
   DeviceOrder& order = order_[stream.device];
   const auto after = [&](const OperationPtr& earlier) {

@@ -22,12 +22,14 @@ using CopyKind = API(MemcpyKind);
 #ifdef STANDIN_CUDA
 inline constexpr const char* priorities = "0,-5";
 inline constexpr bool success_clears_last_error = false;
+inline constexpr bool not_ready_is_last_error = false;  // seen on an H200, driver 580, CUDA 13.0
 inline constexpr bool null_stream_has_flags = true;
 using Attribute = cudaDeviceAttr;
 #else
 inline constexpr const char* priorities = "1,-1";
 // Until HIP 7 the last error was that of the last call, whatever it was.
 inline constexpr bool success_clears_last_error = HIP_VERSION < 70000000;
+inline constexpr bool not_ready_is_last_error = HIP_VERSION < 70000000;
 inline constexpr bool null_stream_has_flags = false;
 using Attribute = hipDeviceAttribute_t;
 #endif

@@ -191,6 +191,25 @@ TEST_F(Copies, C152_C153_StagedPageableReturnsAtOnceBothWays) {
   }
 }
 
+TEST_F(Copies, C152_C153_HostToHostReturnsAtOnce) {
+  for (const std::size_t size : {std::size_t{100}, large})
+    for (const MemoryKind first : {MemoryKind::pageable, MemoryKind::pinned})
+      for (const MemoryKind second : {MemoryKind::pageable, MemoryKind::pinned}) {
+        Stream stream;
+        Block from{first, size, stream}, to{second, size, stream};
+        const Bytes expected = pattern(size);
+        std::memcpy(from.data(), expected.data(), size);
+        Gate gate;
+        gate.close_on(stream);
+        copy_bytes(stream, to.data(), from.data(), size);
+        EXPECT_FALSE(stream.query());
+        EXPECT_FALSE(gate.is_open());
+        gate.open();
+        stream.synchronize();
+        EXPECT_EQ(std::memcmp(to.data(), expected.data(), size), 0);
+      }
+}
+
 TEST_F(Copies, C152_BlockedDeviceToHostHoldsTheCallerUntilTheBytesAreThere) {
   Stream stream;
   DeviceBuffer<unsigned char> there{large, stream};

@@ -29,10 +29,12 @@ TEST_F(Current, C101_UseSetsIt) {
 }
 
 TEST_F(Current, C101_FreeFunctionsUseIt) {
-  PinnedBuffer<int> a(16), b(16);
   Stream stream;
-  Gate gate;
   const StreamGuard with{stream};
+  DeviceBuffer<int> a(16);
+  PinnedBuffer<int> b(16);
+  EXPECT_EQ(a.stream(), stream);
+  Gate gate;
   gate.close_on(stream);
   fill(a, 7);
   copy(b, a);

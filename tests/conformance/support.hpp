@@ -25,7 +25,7 @@
 namespace conformance {
 
 /// No wait of a test ends before this but by what it waits for; a test that runs into it fails.
-inline constexpr std::chrono::seconds patience{60};
+inline constexpr std::chrono::seconds patience{30};
 
 /// Holds streams until opened. It opens when it dies, and by itself when patience ends, so that no failure becomes a hang.
 class Gate {

@@ -111,7 +111,8 @@ std::string Device::why_none() {
   int count = 0;
   const driver::status s = detail::count_devices(count);
   if (count > 0) return "";
-  if (s == driver::ok) return "the driver shows no device: check that one is there and that *_VISIBLE_DEVICES does not hide it";
+  if (s == driver::ok)
+    return "the runtime shows no device: check that one is there, and that neither *_VISIBLE_DEVICES nor RUNNEL_HOST_DEVICES hides it";
   std::string reason = driver::error_text(s);
   reason += " (";
   reason += driver::error_name(s);

@@ -38,7 +38,8 @@ thread_local constinit int current = 0;
 int shown_devices() noexcept {
   static const int count = [] {
     const char* const asked = std::getenv("RUNNEL_HOST_DEVICES");
-    return asked == nullptr ? 1 : std::clamp(std::atoi(asked), 0, most_devices);
+    const std::size_t number = asked == nullptr ? 1 : detail::parse_size(asked).value_or(1);
+    return static_cast<int>(std::min<std::size_t>(number, most_devices));
   }();
   return count;
 }

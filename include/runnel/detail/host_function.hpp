@@ -4,7 +4,9 @@
 
 #include <runnel/detail/stream_slot.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +19,10 @@ struct HostFunction {
   std::uint64_t id = 0;
 };
 
+// Made on one thread and destroyed on another, at a high rate: they have an allocator of their own.
+[[nodiscard]] void* allocate_block(std::size_t bytes);
+void free_block(void* block, std::size_t bytes) noexcept;
+
 template <class F>
 struct HostFunctionOf : HostFunction {
   template <class G>
@@ -24,6 +30,11 @@ struct HostFunctionOf : HostFunction {
       : HostFunction{[](HostFunction& self) { static_cast<void>(static_cast<HostFunctionOf&>(self).function()); },
                      [](HostFunction* self) noexcept { delete static_cast<HostFunctionOf*>(self); }},
         function{std::forward<G>(g)} {}
+  static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
+  static void operator delete(void* block, std::size_t bytes) noexcept { free_block(block, bytes); }
+  static void* operator new(std::size_t bytes, std::align_val_t alignment) { return ::operator new(bytes, alignment); }
+  static void operator delete(void* block, std::size_t, std::align_val_t alignment) noexcept { ::operator delete(block, alignment); }
+
   F function;
 };
 

@@ -11,7 +11,7 @@ namespace standin {
 
 enum class Call {
   plain,
-  makes,     ///< gives a handle or memory: a call that fails gave nothing, so `executed` is `refused`
+  makes,     ///< gives a handle or memory, or takes a function: one that fails did not, so `executed` is `refused`
   releases,  ///< gives one back: still does so in a sticky state
   anywhere,  ///< works without a device
 };

@@ -111,7 +111,7 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
 #ifdef STANDIN_CUDA
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
-  return call([&](Lock&) -> int {
+  return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
     return submit_host_function(handle, [function, data] { function(data); });
   });
@@ -126,14 +126,14 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
 #else
 
 hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function, void* data, unsigned int flags) {
-  return call([&](Lock&) -> int {
+  return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr || flags != 0) return vendor::invalid_value;
     return submit_host_function(handle, [=] { function(handle, hipSuccess, data); });
   });
 }
 
 hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void* data) {
-  return call([&](Lock&) -> int {
+  return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
     return submit_host_function(handle, [function, data] { function(data); });
   });

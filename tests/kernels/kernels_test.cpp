@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The user's own kernels on runnel's streams: launched through `native()`, ordered by events, beside copies.
+#include "kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace {
+
+using namespace runnel;
+using namespace std::chrono_literals;
+using kernels::launch_busy;
+using kernels::launch_double_and_add;
+
+constexpr std::size_t count = 100'003;
+
+class Kernels : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count() == 0) GTEST_SKIP() << Device::why_none();
+  }
+};
+
+bool all_are(const std::vector<int>& numbers, int value) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](int n) { return n == value; });
+}
+
+TEST_F(Kernels, RunInTheOrderOfTheirStream) {
+  const Stream stream;
+  DeviceBuffer<int> there(count, stream);
+  std::vector<int> numbers(count, 1);
+  copy(stream, there, numbers);
+  for (int i = 0; i < 5; ++i) launch_double_and_add(stream, there.data(), count);
+  copy(stream, numbers, there);
+  stream.synchronize();
+  EXPECT_TRUE(all_are(numbers, 63));
+}
+
+TEST_F(Kernels, AreOrderedAcrossStreamsByWaitStreamAndEvents) {
+  const Stream up, run, down;
+  DeviceBuffer<int> there(count, up);
+  std::vector<int> numbers(count, 3);
+  DeviceBuffer<int> flag(1, run);
+  for (int round = 0; round < 20; ++round) {
+    copy(up, there, numbers);
+    run.wait_stream(up);
+    launch_busy(run, 200us, flag.data());
+    launch_double_and_add(run, there.data(), count);
+    const Event done = run.record_event();
+    down.wait_event(done);
+    copy(down, numbers, there);
+    up.wait_stream(down);  // the next round reads what this one brings back
+  }
+  up.synchronize();
+  int expected = 3;
+  for (int round = 0; round < 20; ++round) expected = static_cast<int>(2U * static_cast<unsigned>(expected) + 1U);
+  EXPECT_TRUE(all_are(numbers, expected));
+}
+
+TEST_F(Kernels, MakeQueryFalseUntilTheyHaveRun) {
+  const Stream stream;
+  DeviceBuffer<int> flag(1, stream);
+  fill(stream, flag, 0);
+  stream.synchronize();
+  launch_busy(stream, 100ms, flag.data());
+  EXPECT_FALSE(stream.query());
+  std::vector<int> seen(1);
+  copy(stream, seen, flag);
+  EXPECT_FALSE(stream.synchronize_for(1ms));
+  EXPECT_TRUE(stream.synchronize_for(30s));
+  EXPECT_EQ(seen[0], 1);
+}
+
+TEST_F(Kernels, OfTwoStreamsOverlap) {
+  const Stream a, b;
+  DeviceBuffer<int> flags(2, a);
+  b.wait_stream(a);
+  a.synchronize();
+  TimedEvent start{a}, stop;
+  b.wait_event(start);
+  launch_busy(a, 100ms, flags.data());
+  launch_busy(b, 100ms, flags.data() + 1);
+  a.wait_stream(b);
+  a.record_event(stop);
+  a.synchronize();
+  EXPECT_LT(stop - start, 190ms);
+}
+
+TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
+  if (!Device::current().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
+  const Stream stream;
+  PinnedBuffer<int> numbers(count);
+  std::fill(numbers.begin(), numbers.end(), 7);
+  launch_double_and_add(stream, numbers.data(), count);
+  stream.synchronize();
+  EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(), [](int n) { return n == 15; }));
+}
+
+TEST_F(Kernels, AheadOfACopyFromOrdinaryMemoryDoNotHoldTheCaller) {
+  const Stream stream;
+  DeviceBuffer<int> flag(1, stream);
+  DeviceBuffer<int> there(count * 100, stream);
+  std::vector<int> numbers(count * 100, 5);
+  fill(stream, flag, 0);
+  stream.synchronize();
+  launch_busy(stream, 500ms, flag.data());
+  copy(stream, there, numbers);
+  EXPECT_FALSE(stream.query());  // the kernel was still running when the call was back
+  launch_double_and_add(stream, there.data(), there.size());
+  copy(stream, numbers, there);
+  stream.synchronize();
+  EXPECT_TRUE(all_are(numbers, 11));
+}
+
+}  // namespace

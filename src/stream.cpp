@@ -62,7 +62,10 @@ Slot* create_stream(Device device, const StreamOptions& options) {
   native::stream handle{};
   check(driver::stream_create(handle, options.blocking, range.clamp(options.priority.value)), operation);
   Slot* const slot = reservation.keep(handle, device.ordinal(), true, options.blocking);
-  if (options.name != nullptr) std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
+  if (options.name != nullptr) {
+    std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
+    driver::name_stream(handle, slot->name);
+  }
   return slot;
 }
 

@@ -97,4 +97,25 @@ inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept
 }
 #endif
 
+// One call for many copies came with 12.8, and lost an argument with 13; neither takes the default stream.
+inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+                                   cudaStream_t stream) noexcept {
+#if CUDART_VERSION >= 12080
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return cudaErrorNotSupported;
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  std::size_t first = 0;  // of the copies that the attributes are for: all
+#if CUDART_VERSION >= 13000
+  return cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream);
+#else
+  std::size_t failed = 0;
+  return cudaMemcpyBatchAsync(const_cast<void**>(to), const_cast<void**>(from), const_cast<std::size_t*>(bytes), count, &attributes, &first,
+                              1, &failed, stream);
+#endif
+#else
+  static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes), static_cast<void>(count), static_cast<void>(stream);
+  return cudaErrorNotSupported;
+#endif
+}
+
 }  // namespace runnel::inline RUNNEL_ABI::rt

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#if __has_include(<nvtx3/nvToolsExtCudaRt.h>)
+#include <nvtx3/nvToolsExtCudaRt.h>
+#endif
 #include <runnel/native.hpp>
 
 #include <cstddef>
@@ -76,6 +79,15 @@ inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
 inline constexpr bool values_in_pinned_memory = true;
 inline constexpr auto stream_wait_value = &cuda_wait_value;
 inline constexpr auto stream_write_value = &cuda_write_value;
+#if __has_include(<nvtx3/nvToolsExtCudaRt.h>)  // the profiler's header; it costs a call through a null pointer where none is attached
+inline void name_stream(native::stream stream, const char* name) noexcept { nvtxNameCudaStreamA(stream, name); }
+inline void push_range(const char* name) noexcept { nvtxRangePushA(name); }
+inline void pop_range() noexcept { nvtxRangePop(); }
+#else
+inline void name_stream(native::stream, const char*) noexcept {}
+inline void push_range(const char*) noexcept {}
+inline void pop_range() noexcept {}
+#endif
 
 // Events
 inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool interprocess) noexcept {
@@ -91,12 +103,23 @@ inline constexpr auto event_elapsed = &cudaEventElapsedTime;
 
 // Memory
 inline constexpr unsigned int malloc_host_flags = cudaHostAllocPortable | cudaHostAllocMapped;
+inline constexpr unsigned int malloc_host_write_combined = cudaHostAllocWriteCombined;
 inline constexpr auto malloc_host = &cudaHostAlloc;
 inline constexpr auto free_host = &cudaFreeHost;
+inline constexpr unsigned int host_register_flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+inline constexpr auto host_register = &cudaHostRegister;
+inline constexpr auto host_unregister = &cudaHostUnregister;
+inline constexpr auto host_get_device_pointer = &cudaHostGetDevicePointer;
 inline constexpr auto malloc_device = &cudaMalloc;
 inline constexpr auto free_device = &cudaFree;
+inline constexpr unsigned int malloc_managed_flags = cudaMemAttachGlobal;
+inline constexpr auto malloc_managed = &cudaMallocManaged;
 inline constexpr auto malloc_async = &cudaMallocAsync;
 inline constexpr auto free_async = &cudaFreeAsync;
+using memory_pool = cudaMemPool_t;
+inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;
+inline constexpr auto device_get_default_memory_pool = &cudaDeviceGetDefaultMemPool;
+inline constexpr auto memory_pool_set_attribute = &cudaMemPoolSetAttribute;
 using memory_type = cudaMemoryType;
 inline constexpr memory_type memory_host = cudaMemoryTypeHost;
 inline constexpr memory_type memory_device = cudaMemoryTypeDevice;
@@ -113,6 +136,7 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 inline constexpr auto copy_default = cudaMemcpyDefault;
 inline constexpr auto copy_async = &cudaMemcpyAsync;
 inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
+inline constexpr auto copy_batch_async = &cuda_copy_batch;
 inline constexpr auto fill_async = &cudaMemsetAsync;
 inline constexpr auto fill_16_async = &cuda_fill_16;
 inline constexpr auto fill_32_async = &cuda_fill_32;

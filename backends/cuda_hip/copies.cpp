@@ -14,6 +14,11 @@ status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size
   return rt::copy_2d_async(to, to_pitch, from, from_pitch, width, height, rt::copy_default, stream);
 }
 
+status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+                        native::stream stream) noexcept {
+  return rt::copy_batch_async(to, from, bytes, count, stream);
+}
+
 status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
   switch (width) {
     case 4:

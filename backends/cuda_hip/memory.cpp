@@ -7,15 +7,35 @@ namespace runnel::inline RUNNEL_ABI::driver {
 
 status malloc_host(void*& memory, std::size_t bytes) noexcept { return rt::malloc_host(&memory, bytes, rt::malloc_host_flags); }
 
+status malloc_host_write_combined(void*& memory, std::size_t bytes) noexcept {
+  return rt::malloc_host(&memory, bytes, rt::malloc_host_flags | rt::malloc_host_write_combined);
+}
+
 status free_host(void* memory) noexcept { return rt::free_host(memory); }
+
+status register_host(void* memory, std::size_t bytes) noexcept { return rt::host_register(memory, bytes, rt::host_register_flags); }
+
+status unregister_host(void* memory) noexcept { return rt::host_unregister(memory); }
+
+status host_device_pointer(void*& on_device, void* on_host) noexcept { return rt::host_get_device_pointer(&on_device, on_host, 0); }
 
 status malloc_device(void*& memory, std::size_t bytes) noexcept { return rt::malloc_device(&memory, bytes); }
 
 status free_device(void* memory) noexcept { return rt::free_device(memory); }
 
+status malloc_managed(void*& memory, std::size_t bytes) noexcept { return rt::malloc_managed(&memory, bytes, rt::malloc_managed_flags); }
+
 status malloc_async(void*& memory, std::size_t bytes, native::stream stream) noexcept { return rt::malloc_async(&memory, bytes, stream); }
 
 status free_async(void* memory, native::stream stream) noexcept { return rt::free_async(memory, stream); }
+
+status set_release_threshold(int device, std::size_t bytes) noexcept {
+  rt::memory_pool pool{};
+  const status s = rt::device_get_default_memory_pool(&pool, device);
+  if (s != ok) return s;
+  std::uint64_t threshold = bytes;
+  return rt::memory_pool_set_attribute(pool, rt::memory_pool_release_threshold, &threshold);
+}
 
 status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   rt::memory_type type{};

@@ -34,6 +34,12 @@ status stream_device(native::stream stream, int& device) noexcept { return rt::s
 
 status stream_wait_event(native::stream stream, native::event event) noexcept { return rt::stream_wait_event(stream, event, 0); }
 
+void name_stream(native::stream stream, const char* name) noexcept { rt::name_stream(stream, name); }
+
+void push_range(const char* name) noexcept { rt::push_range(name); }
+
+void pop_range() noexcept { rt::pop_range(); }
+
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   return rt::launch_host_func(stream, function, data);
 }

@@ -155,6 +155,11 @@ inline error stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) no
 inline error stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return hipErrorNotSupported; }
 #endif
 
+// roctx has ranges but no names for streams, and is a library to link: left out.
+inline void name_stream(native::stream, const char*) noexcept {}
+inline void push_range(const char*) noexcept {}
+inline void pop_range() noexcept {}
+
 // Events
 // AMD's runtime blocks in hipEventSynchronize only if the flags are exactly hipEventBlockingSync, so that such an event is timed too;
 // an interprocess event must not be timed, and so spins.
@@ -173,12 +178,23 @@ inline constexpr auto event_elapsed = &hipEventElapsedTime;
 // Memory; the allocating functions are overloaded in C++
 // Coherent must be said: any other flag without it gives non-coherent memory, which a waiting host may read stale.
 inline constexpr unsigned int malloc_host_flags = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
+inline constexpr unsigned int malloc_host_write_combined = hipHostMallocWriteCombined;
 inline constexpr error (*malloc_host)(void**, std::size_t, unsigned int) = &hipHostMalloc;
 inline constexpr auto free_host = &hipHostFree;
+inline constexpr unsigned int host_register_flags = hipHostRegisterPortable | hipHostRegisterMapped;
+inline constexpr auto host_register = &hipHostRegister;
+inline constexpr auto host_unregister = &hipHostUnregister;
+inline constexpr auto host_get_device_pointer = &hipHostGetDevicePointer;
 inline constexpr error (*malloc_device)(void**, std::size_t) = &hipMalloc;
 inline constexpr auto free_device = &hipFree;
+inline constexpr unsigned int malloc_managed_flags = hipMemAttachGlobal;
+inline constexpr error (*malloc_managed)(void**, std::size_t, unsigned int) = &hipMallocManaged;
 inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
 inline constexpr auto free_async = &hipFreeAsync;
+using memory_pool = hipMemPool_t;
+inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThreshold;
+inline constexpr auto device_get_default_memory_pool = &hipDeviceGetDefaultMemPool;
+inline constexpr auto memory_pool_set_attribute = &hipMemPoolSetAttribute;
 using memory_type = int;  // numbered as in HIP 6 and CUDA; HIP 5 numbers host 0 and device 1, and has no name for managed
 inline constexpr memory_type memory_host = 1;
 inline constexpr memory_type memory_device = 2;
@@ -212,6 +228,16 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 inline constexpr auto copy_default = hipMemcpyDefault;
 inline constexpr auto copy_async = &hipMemcpyAsync;
 inline constexpr auto copy_2d_async = &hipMemcpy2DAsync;
+inline error copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+                              native::stream stream) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  return hipCUDAErrorTohipError(cuda_copy_batch(to, from, bytes, count, stream));
+#else
+  // hipMemcpyBatchAsync came with 7.1, and does the copies one by one.
+  static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes), static_cast<void>(count), static_cast<void>(stream);
+  return hipErrorNotSupported;
+#endif
+}
 inline constexpr auto fill_async = &hipMemsetAsync;
 inline error fill_16_async(void* to, std::uint32_t value, std::size_t count, native::stream stream) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__

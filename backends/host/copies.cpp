@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::driver {
 
@@ -34,6 +36,23 @@ status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size
                      native::stream stream) noexcept {
   return enqueue(stream, [=] {
     for (std::size_t row = 0; row < height; ++row) std::memcpy(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
+  });
+}
+
+status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+                        native::stream stream) noexcept {
+  struct Copy {
+    void* to;
+    const void* from;
+    std::size_t bytes;
+  };
+  return guarded([&] {
+    std::vector<Copy> copies(count);
+    for (std::size_t i = 0; i < count; ++i) copies[i] = {to[i], from[i], bytes[i]};
+    host::submit_in_order(stream, [all = std::move(copies)] {
+      for (const Copy& copy : all) std::memcpy(copy.to, copy.from, copy.bytes);
+    });
+    return ok;
   });
 }
 

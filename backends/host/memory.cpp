@@ -15,9 +15,10 @@ constexpr std::size_t alignment = 256;  // as the vendors' allocators promise
 struct Block {
   std::size_t bytes;
   PointerInfo info;
+  bool registered;  // belongs to somebody else
 };
 
-/// All blocks that were allocated here, so that pinned, device and ordinary memory can be told apart.
+/// All blocks that were allocated or registered here, so that pinned, device and ordinary memory can be told apart.
 struct Blocks {
   std::shared_mutex mutex;
   std::map<std::uintptr_t, Block> by_address;
@@ -42,7 +43,7 @@ driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
     return status_of(errc::out_of_memory);
   }
   const std::lock_guard lock{blocks().mutex};
-  blocks().by_address.emplace(reinterpret_cast<std::uintptr_t>(block), Block{bytes, info});
+  blocks().by_address.emplace(reinterpret_cast<std::uintptr_t>(block), Block{bytes, info, false});
   pointer = block;
   return driver::ok;
 }
@@ -52,12 +53,35 @@ driver::status release(void* pointer, MemoryKind kind) {
   {
     const std::lock_guard lock{blocks().mutex};
     const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-    if (place == blocks().by_address.end() || place->second.info.kind != kind) return invalid_argument;
-    if (kind == MemoryKind::device)
+    if (place == blocks().by_address.end() || place->second.registered) return invalid_argument;
+    const MemoryKind found = place->second.info.kind;
+    if (found != kind && !(found == MemoryKind::managed && kind == MemoryKind::device)) return invalid_argument;
+    if (found == MemoryKind::device)
       device_at(place->second.info.device.ordinal()).allocated.fetch_sub(place->second.bytes, std::memory_order_relaxed);
     blocks().by_address.erase(place);
   }
   std::free(pointer);
+  return driver::ok;
+}
+
+driver::status mark_pinned(void* pointer, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::lock_guard lock{blocks().mutex};
+  const auto after = blocks().by_address.upper_bound(begin);
+  if (after != blocks().by_address.end() && after->first < begin + bytes) return invalid_argument;
+  if (after != blocks().by_address.begin()) {
+    const auto& [start, block] = *std::prev(after);
+    if (begin < start + block.bytes) return invalid_argument;
+  }
+  blocks().by_address.emplace_hint(after, begin, Block{bytes, {MemoryKind::pinned, Device{0}}, true});
+  return driver::ok;
+}
+
+driver::status unmark_pinned(void* pointer) {
+  const std::lock_guard lock{blocks().mutex};
+  const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (place == blocks().by_address.end() || !place->second.registered) return invalid_argument;
+  blocks().by_address.erase(place);
   return driver::ok;
 }
 
@@ -71,8 +95,23 @@ using host::guarded;
 status malloc_host(void*& pointer, std::size_t bytes) noexcept {
   return guarded([&] { return host::allocate(pointer, bytes, {MemoryKind::pinned, Device{0}}); });
 }
+status malloc_host_write_combined(void*& pointer, std::size_t bytes) noexcept { return malloc_host(pointer, bytes); }
 status free_host(void* pointer) noexcept {
   return guarded([&] { return host::release(pointer, MemoryKind::pinned); });
+}
+
+status register_host(void* pointer, std::size_t bytes) noexcept {
+  return guarded([&] { return host::mark_pinned(pointer, bytes); });
+}
+status unregister_host(void* pointer) noexcept {
+  return guarded([&] { return host::unmark_pinned(pointer); });
+}
+status host_device_pointer(void*& on_device, void* on_host) noexcept {
+  PointerInfo info{MemoryKind::pageable, Device{0}};
+  static_cast<void>(pointer_info(info, on_host));
+  if (info.kind != MemoryKind::pinned) return host::invalid_argument;
+  on_device = on_host;
+  return ok;
 }
 
 status malloc_device(void*& pointer, std::size_t bytes) noexcept {
@@ -81,6 +120,10 @@ status malloc_device(void*& pointer, std::size_t bytes) noexcept {
 status free_device(void* pointer) noexcept {
   if (const status s = device_synchronize(); s != ok) return s;
   return guarded([&] { return host::release(pointer, MemoryKind::device); });
+}
+
+status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
+  return guarded([&] { return host::allocate(pointer, bytes, {MemoryKind::managed, Device{host::current_device()}}); });
 }
 
 status malloc_async(void*& pointer, std::size_t bytes, native::stream stream) noexcept {
@@ -92,6 +135,8 @@ status free_async(void* pointer, native::stream stream) noexcept {
     return ok;
   });
 }
+
+status set_release_threshold(int, std::size_t) noexcept { return host::status_of(errc::not_supported); }
 
 status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);

@@ -150,6 +150,10 @@ status stream_device(native::stream stream, int& device) noexcept {
 status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
 status stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
 
+void name_stream(native::stream, const char*) noexcept {}
+void push_range(const char*) noexcept {}
+void pop_range() noexcept {}
+
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   return guarded([&] {
     host::submit_in_order(stream, [=] { function(data); });

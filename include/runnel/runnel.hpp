@@ -12,6 +12,7 @@
 #include <runnel/memory.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/native.hpp>
+#include <runnel/profiler.hpp>
 #include <runnel/staging.hpp>
 #include <runnel/statistics.hpp>
 #include <runnel/stream.hpp>

@@ -74,6 +74,11 @@ enum class Attribute {
 /// After earlier work, and what it has written, is done.
 [[nodiscard]] status stream_write_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;
 
+// Names for profilers; they do nothing where there is none
+void name_stream(native::stream, const char* name) noexcept;
+void push_range(const char* name) noexcept;
+void pop_range() noexcept;
+
 // Events
 struct EventKind {
   bool timed;
@@ -89,18 +94,32 @@ struct EventKind {
 
 // Memory
 [[nodiscard]] status malloc_host(void*&, std::size_t bytes) noexcept;  // pinned, for every device, coherent
-[[nodiscard]] status free_host(void*) noexcept;
+/// The same, faster to write for the host and to read for devices, and very slow to read for the host; where there is no such memory, the same.
+[[nodiscard]] status malloc_host_write_combined(void*&, std::size_t bytes) noexcept;
+[[nodiscard]] status free_host(void*) noexcept;  // of either
+/// Pins memory that is there already, for every device.
+[[nodiscard]] status register_host(void*, std::size_t bytes) noexcept;
+[[nodiscard]] status unregister_host(void*) noexcept;
+/// Where the current device sees pinned memory.
+[[nodiscard]] status host_device_pointer(void*& on_device, void* on_host) noexcept;
 [[nodiscard]] status malloc_device(void*&, std::size_t bytes) noexcept;  // on the current device
 /// Waits for the device.
 [[nodiscard]] status free_device(void*) noexcept;
+[[nodiscard]] status malloc_managed(void*&, std::size_t bytes) noexcept;  // freed by free_device
 [[nodiscard]] status malloc_async(void*&, std::size_t bytes, native::stream) noexcept;
 [[nodiscard]] status free_async(void*, native::stream) noexcept;
+/// How many bytes the device's pool keeps when a stream or device is waited for.
+[[nodiscard]] status set_release_threshold(int device, std::size_t bytes) noexcept;
 [[nodiscard]] status pointer_info(PointerInfo&, const void*) noexcept;
 
 // Copies and fills; bytes, width and height are never 0, pointers never null
 [[nodiscard]] status copy_async(void* to, const void* from, std::size_t bytes, native::stream) noexcept;
 [[nodiscard]] status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                                    std::size_t height, native::stream) noexcept;
+/// `count` copies in no order among themselves, none from or to ordinary memory. errc::not_supported, with nothing done, where there is
+/// no such call, or none for this stream.
+[[nodiscard]] status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+                                      native::stream) noexcept;
 /// `count` elements of `width` bytes, 1, 2 or 4, each set to the low bytes of `value`; `to` is aligned to the width.
 [[nodiscard]] status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream) noexcept;
 [[nodiscard]] status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,

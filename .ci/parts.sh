@@ -50,14 +50,15 @@ part_clang_werror() {
 
 # A test may take ten times as long as without instruments.
 part_asan_ubsan() {
-  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 CXX=g++ build_and_test asan_ubsan --no-suite lint -t 10 -- \
+  # Some cases ask for more memory than there is.
+  ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 CXX=g++ build_and_test asan_ubsan --no-suite lint -t 10 -- \
     -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Dbenchmarks=disabled
 }
 
 part_tsan() {
   # Kernels that spread addresses widely are more than this sanitizer of g++ 12 and clang 14 can map.
   setarch "$(uname -m)" -R true 2>/dev/null && under=(setarch "$(uname -m)" -R)
-  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 CXX=g++ build_and_test tsan --suite conformance --suite tool -t 10 -- \
+  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 CXX=g++ build_and_test tsan --suite conformance --suite tool -t 10 -- \
     -Db_sanitize=thread -Dbuildtype=debugoptimized -Dbenchmarks=disabled -Dexamples=disabled
 }
 

@@ -10,6 +10,8 @@ namespace bench {
 
 template <class Operation, class Drain>
 void timed_batches(benchmark::State& state, int batch, Operation operation, Drain drain) {
+  for (int i = 0; i < batch; ++i) operation();  // the first calls find cold caches
+  drain();
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < batch; ++i) operation();

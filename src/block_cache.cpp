@@ -33,11 +33,13 @@ void give(Free* blocks) noexcept {
 /// The calling thread's blocks: what it allocates from, and what it has freed, a batch at most.
 struct Own {
   Free* blocks = nullptr;
+  FreeBatch* batches = nullptr;  // more of them
   Free* freed = nullptr;
   int freed_count = 0;
 
   ~Own() {
     if (blocks != nullptr) give(std::exchange(blocks, nullptr));
+    while (batches != nullptr) give(std::exchange(batches, batches->next_batch));
     if (freed != nullptr) give(std::exchange(freed, nullptr));
     freed_count = 0;
   }
@@ -49,11 +51,10 @@ thread_local constinit Own own;
 void* allocate_block(std::size_t bytes) {
   if (bytes > block_bytes) return ::operator new(bytes);
   if (own.blocks == nullptr) {
-    // All batches are taken at once, so that no batch can come back between reading the top and taking it.
-    FreeBatch* taken = common.exchange(nullptr, std::memory_order_acquire);
-    if (taken == nullptr) return ::operator new(block_bytes);
-    own.blocks = taken;
-    for (FreeBatch* rest = taken->next_batch; rest != nullptr;) give(std::exchange(rest, rest->next_batch));
+    // All batches are taken at once: none can come back between reading the top of the stack and taking it.
+    if (own.batches == nullptr) own.batches = common.exchange(nullptr, std::memory_order_acquire);
+    if (own.batches == nullptr) return ::operator new(block_bytes);
+    own.blocks = std::exchange(own.batches, own.batches->next_batch);
   }
   return std::exchange(own.blocks, own.blocks->next);
 }

@@ -5,6 +5,7 @@
 #include "device_table.hpp"
 #include "parse_size.hpp"
 #include "process.hpp"
+#include "relax.hpp"
 
 #include <runnel/detail/driver.hpp>
 #include <runnel/staging.hpp>
@@ -77,6 +78,9 @@ struct Ring {
   [[nodiscard]] Value emptied(std::uint64_t piece) const noexcept {
     return Value{values + value_distance * (2 + slots_per_ring + piece % slots_per_ring)};
   }
+  /// The stream has passed the job with that number: it reads and writes nothing here any more.
+  [[nodiscard]] Value passed() const noexcept { return Value{values + value_distance * (2 + 2 * slots_per_ring)}; }
+  [[nodiscard]] bool unused() const noexcept { return active.load(std::memory_order_acquire) == 0 && passed().reached(jobs); }
   static constexpr std::size_t values_bytes = sizeof(std::uint32_t) * value_distance * (2 + 2 * slots_per_ring);
   /// What the values of a slot say of its n-th use.
   [[nodiscard]] static std::uint32_t use_of(std::uint64_t piece) noexcept { return static_cast<std::uint32_t>(piece / slots_per_ring + 1); }
@@ -201,23 +205,22 @@ class Staging {
   void count_down(const JobPtr& job);
   /// The same for a job that workers know nothing of.
   static void release(Ring& ring) noexcept { ring.active.fetch_sub(1, std::memory_order_acq_rel); }
-  /// More of a job was enqueued.
-  void notify() {
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) wake_.notify_one();
-  }
+  /// There may be something to do: one more worker looks.
+  void rouse();
+  /// Frees the rings that nobody uses.
+  void trim();
 
  private:
   void fill_in_options();
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t slot_bytes);
   void work();
-  [[nodiscard]] bool anything_ready() const;
-  [[nodiscard]] bool anything_unclaimed() const;
   [[nodiscard]] JobPtr claim(Part& part);
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<int> sleepers_{0};
-  bool watched_ = false;  // one worker looks for what becomes ready while the others sleep
+  std::atomic<std::uint32_t> signal_{0};  // changes when there may be something to do
+  bool watched_ = false;                  // one worker looks for what devices change
   std::optional<StagingOptions> options_;
   bool started_ = false;
   std::deque<JobPtr> jobs_;  // in the order of submission
@@ -307,17 +310,25 @@ Ring& Staging::ring_for(const Slot& slot, std::size_t bytes, const char* operati
   return *ring;
 }
 
+void Staging::trim() {
+  std::vector<std::unique_ptr<Ring>> idle;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto first = std::partition(rings_.begin(), rings_.end(), [](const auto& ring) { return !ring->unused(); });
+    for (auto ring = first; ring != rings_.end(); ++ring) {
+      pinned_ -= (*ring)->slot_bytes * slots_per_ring;
+      idle.push_back(std::move(*ring));
+    }
+    rings_.erase(first, rings_.end());
+  }
+  for (const auto& ring : idle)
+    for (void* const block : {static_cast<void*>(ring->data), static_cast<void*>(ring->values)})
+      if (const driver::status s = driver::free_host(block); s != driver::ok) driver::forget_error(s);
+}
+
 void Staging::add(const JobPtr& job) {
   const std::lock_guard lock{mutex_};
   jobs_.push_back(job);
-}
-
-bool Staging::anything_ready() const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimable(); });
-}
-
-bool Staging::anything_unclaimed() const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->claimed < job->count; });
 }
 
 /// The first part, in the order of submission, that can be moved now. The mutex is held.
@@ -345,6 +356,11 @@ void Staging::count_down(const JobPtr& job) {
   release(job->ring);
 }
 
+void Staging::rouse() {
+  signal_.fetch_add(1, std::memory_order_release);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) wake_.notify_one();
+}
+
 void Staging::work() {
   using Clock = std::chrono::steady_clock;
   std::unique_lock lock{mutex_};
@@ -352,7 +368,7 @@ void Staging::work() {
   for (;;) {
     Part part{};
     if (const JobPtr job = claim(part)) {
-      if (sleepers_.load(std::memory_order_relaxed) > 0 && anything_ready()) wake_.notify_one();
+      rouse();  // somebody else is to look for the next part
       lock.unlock();
       move(*job, part);
       const std::uint64_t piece = job->first_piece + part.piece;
@@ -364,25 +380,28 @@ void Staging::work() {
       last_seen = Clock::now();
       continue;
     }
-    // Values change without a word. For a while everybody looks, since a sleeper takes longer to wake than a piece to move; then one
-    // goes on, ever 50 us, since a stream may be held up for long.
     const auto unsuccessful = Clock::now() - last_seen;
-    if (unsuccessful < 200us) {
-      lock.unlock();
-      for (int i = 0; i < 4; ++i) std::this_thread::yield();
-      lock.lock();
-    } else if (!jobs_.empty() && !watched_) {
+    if (!jobs_.empty() && !watched_) {
+      // Devices change values without a word, so one worker keeps looking; ever 50 us when a stream is held up for long.
       watched_ = true;
       lock.unlock();
-      std::this_thread::sleep_for(unsuccessful < 2ms ? 0us : 50us);
+      if (unsuccessful < 2ms)
+        for (int i = 0; i < 16; ++i) relax();
+      else
+        std::this_thread::sleep_for(50us);
       lock.lock();
       watched_ = false;
+    } else if (unsuccessful < 200us) {
+      // The others stay awake for a while, since a sleeper takes longer to wake than a part to move; but away from the lock.
+      const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+      lock.unlock();
+      for (int i = 0; i < 500 && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
+      lock.lock();
     } else {
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       wake_.wait(lock);
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
       last_seen = Clock::now();
-      if (sleepers_.load(std::memory_order_relaxed) > 0 && anything_unclaimed()) wake_.notify_one();
     }
   }
 }
@@ -408,9 +427,10 @@ void stage_with_values(const JobPtr& job, native::stream stream, bool idle, cons
           !all_well(copy_piece(*job, index, stream)) || !all_well(driver::stream_write_value(stream, after.place(), use)))
         break;
       job->enqueued.store(index + 1, std::memory_order_release);
-      staging().notify();
+      staging().rouse();
     }
     if (s == driver::ok && !to_device) s = driver::stream_wait_value(stream, ring.finished().place(), job->number);
+    if (s == driver::ok) s = driver::stream_write_value(stream, ring.passed().place(), job->number);
   }
   if (s != driver::ok) {
     // Let the stream go on; the ring is given up, since what it was last told cannot be known.
@@ -440,6 +460,7 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   };
   const auto run_release = [](void* data) {
     const std::unique_ptr<Step> step{static_cast<Step*>(data)};
+    step->job->ring.passed().set(step->job->number);
     Staging::release(step->job->ring);
   };
   for (std::uint32_t index = 0; index < job->count; ++index) {
@@ -484,5 +505,9 @@ void stage(Slot& slot, const Transfer& transfer, Side side, bool idle, const cha
 
 void set_staging_options(const StagingOptions& options) { detail::staging().configure(options); }
 StagingOptions staging_options() { return detail::staging().options(); }
+void trim_staging() {
+  detail::enter("trim staging memory");
+  detail::staging().trim();
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

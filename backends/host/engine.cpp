@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.hpp"
 
+#include "relax.hpp"
+
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
@@ -18,13 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-inline void relax() noexcept {
-#if defined __x86_64__ || defined __i386__
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
+using detail::relax;
 
 /// Looks for a few microseconds: longer than a hand-over takes on a quiet machine. On a busy one it is the sleeper whom the scheduler
 /// lets in first, so more looking, or yielding, would lose time there. Ever less often, since each look takes the cache line from the

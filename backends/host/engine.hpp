@@ -105,8 +105,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   detail::SpinLock lock_;  // guards the end of the queue and busy_
   bool busy_ = false;      // some worker runs it, or it waits for one, or for another lane
   TaskBlock* last_ = nullptr;
-  TaskBlock* spare_ = nullptr;  // one block is kept for the next that is needed
-  std::atomic<std::uint64_t> submitted_{0};
+  TaskBlock* spare_ = nullptr;                           // one block is kept for the next that is needed
+  alignas(64) std::atomic<std::uint64_t> submitted_{0};  // apart from the lock: whoever runs the lane reads it all the time
 
   alignas(64) TaskBlock* first_ = nullptr;     // touched only by whoever runs the lane, once it is there
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_

@@ -81,7 +81,7 @@ struct Ring {
   /// The stream has passed the job with that number: it reads and writes nothing here any more.
   [[nodiscard]] Value passed() const noexcept { return Value{values + value_distance * (2 + 2 * slots_per_ring)}; }
   [[nodiscard]] bool unused() const noexcept { return active.load(std::memory_order_acquire) == 0 && passed().reached(jobs); }
-  static constexpr std::size_t values_bytes = sizeof(std::uint32_t) * value_distance * (2 + 2 * slots_per_ring);
+  static constexpr std::size_t values_bytes = sizeof(std::uint32_t) * value_distance * (3 + 2 * slots_per_ring);
   /// What the values of a slot say of its n-th use.
   [[nodiscard]] static std::uint32_t use_of(std::uint64_t piece) noexcept { return static_cast<std::uint32_t>(piece / slots_per_ring + 1); }
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <benchmark/benchmark.h>
+#include <runnel/config.hpp>
 
 #include <chrono>
 
@@ -20,6 +21,14 @@ void timed_batches(benchmark::State& state, int batch, Operation operation, Drai
     state.SetIterationTime(taken.count() / batch);
   }
 }
+
+/// How many host functions and the like are enqueued at a time. On a GPU few enough for its queue; on the host backend, whose queue has no
+/// end, so many that waking its thread up, once a batch, is not what is measured.
+#ifdef RUNNEL_BACKEND_HOST
+constexpr int enqueued_batch = 2000;
+#else
+constexpr int enqueued_batch = 500;
+#endif
 
 /// Medians of nine runs of so many batches.
 inline void repeated(benchmark::internal::Benchmark* b) { b->UseManualTime()->Iterations(20)->Repetitions(9); }

@@ -81,7 +81,7 @@ class PlainQueue {
 void host_function(benchmark::State& state) {
   PlainQueue a;
   timed_batches(
-      state, 500, [&] { a.enqueue([] {}); }, [&] { a.drain(); });
+      state, bench::enqueued_batch, [&] { a.enqueue([] {}); }, [&] { a.drain(); });
 }
 BENCHMARK(host_function)->Name("host function, enqueue/raw")->Apply(repeated);
 
@@ -94,7 +94,7 @@ BENCHMARK(round_trip)->Name("host function, round trip/raw")->Apply(repeated_sin
 void record_and_wait(benchmark::State& state) {
   PlainQueue a, b;
   timed_batches(
-      state, 500,
+      state, bench::enqueued_batch,
       [&] {
         const auto event = std::make_shared<PlainEvent>();
         a.enqueue([event] { event->set(); });
@@ -107,7 +107,7 @@ BENCHMARK(record_and_wait)->Name("record + wait/raw")->Apply(repeated);
 void record_and_wait_busy(benchmark::State& state) {
   PlainQueue a, b;
   timed_batches(
-      state, 500,
+      state, bench::enqueued_batch,
       [&] {
         const auto event = std::make_shared<PlainEvent>();
         a.enqueue([] {});

@@ -4,6 +4,9 @@
 
 #include <runnel/runnel.hpp>
 
+#include <span>
+#include <vector>
+
 namespace {
 
 using namespace runnel;
@@ -32,7 +35,7 @@ void record_and_wait(benchmark::State& state) {
   const Stream a, b;
   Event event;
   timed_batches(
-      state, batch,
+      state, bench::enqueued_batch,
       [&] {
         a.record_event(event);
         b.wait_event(event);
@@ -46,7 +49,7 @@ void record_and_wait_busy(benchmark::State& state) {
   const Stream a, b;
   Event event;
   timed_batches(
-      state, batch,
+      state, bench::enqueued_batch,
       [&] {
         a.launch_host_func([] {});
         a.record_event(event);
@@ -91,6 +94,33 @@ void device_memory(benchmark::State& state) {
       state, 100, [&] { const DeviceBuffer<char> buffer(std::size_t{1} << 20, a); }, [&] { a.synchronize(); });
 }
 BENCHMARK(device_memory)->Name("device memory 1 MiB, allocate + free/runnel")->Apply(repeated);
+
+void pinned_memory(benchmark::State& state) {
+  timed_batches(
+      state, 10000,
+      [] {
+        PinnedBuffer<char> buffer(std::size_t{1} << 20);
+        benchmark::DoNotOptimize(buffer.data());
+      },
+      [] {});
+}
+BENCHMARK(pinned_memory)->Name("pinned memory 1 MiB, allocate + free/runnel")->Apply(repeated);
+
+/// Small copies to a device, by one call.
+void many_copies(benchmark::State& state) {
+  constexpr std::size_t piece = std::size_t{64} << 10;
+  constexpr std::size_t count = 256;
+  const Stream a;
+  DeviceBuffer<char> there(piece * count, a);
+  PinnedBuffer<char> here(piece * count);
+  std::vector<CopyOperation> copies;
+  for (std::size_t i = 0; i < count; ++i)
+    copies.push_back(copy_operation(there.span().subspan(i * piece, piece), std::span{here.data() + i * piece, piece}));
+  for (CopyOperation& copy : copies) copy.from_kind = MemoryKind::pinned;
+  timed_batches(
+      state, 4, [&] { copy_batch(a, copies); }, [&] { a.synchronize(); });
+}
+BENCHMARK(many_copies)->Name("256 copies of 64 KiB, enqueue/runnel")->Apply(repeated);
 
 void current_stream_read(benchmark::State& state) {
   const Stream a;

@@ -115,4 +115,36 @@ void device_memory(benchmark::State& state) {
 }
 BENCHMARK(device_memory)->Name("device memory 1 MiB, allocate + free/raw")->Apply(repeated);
 
+void* pinned(std::size_t bytes) {
+  void* pointer = nullptr;
+  must(rt::malloc_host(&pointer, bytes, rt::malloc_host_flags));
+  return pointer;
+}
+
+void pinned_memory(benchmark::State& state) {
+  timed_batches(
+      state, 4, [&] { must(rt::free_host(pinned(std::size_t{1} << 20))); }, [] {});
+}
+BENCHMARK(pinned_memory)->Name("pinned memory 1 MiB, allocate + free/raw")->Apply(repeated);
+
+void many_copies(benchmark::State& state) {
+  constexpr std::size_t piece = std::size_t{64} << 10;
+  constexpr std::size_t count = 256;
+  const RawStream a;
+  void* there = nullptr;
+  must(rt::malloc_device(&there, piece * count));
+  void* const here = pinned(piece * count);
+  timed_batches(
+      state, 4,
+      [&] {
+        for (std::size_t i = 0; i < count; ++i)
+          must(rt::copy_async(static_cast<char*>(there) + i * piece, static_cast<char*>(here) + i * piece, piece, rt::copy_default,
+                              a.handle));
+      },
+      [&] { must(rt::stream_synchronize(a.handle)); });
+  must(rt::free_host(here));
+  must(rt::free_device(there));
+}
+BENCHMARK(many_copies)->Name("256 copies of 64 KiB, enqueue/raw")->Apply(repeated);
+
 }  // namespace

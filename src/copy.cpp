@@ -71,11 +71,14 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
     return result;
   };
   const bool any_memory = driver::copies_pageable_asynchronously();
-  if (any_memory && policy == Pageable::stage) return pass_on(CopyResult::direct);
+  const detail::StreamUse use{&slot, stream.id()};
+  const auto span_of = [&](const Place& place) { return place.pitch * (height - 1) + width; };
+  if (any_memory && policy == Pageable::stage) {
+    for (const Place& place : {to, from}) detail::note_use(place.pointer, span_of(place), place.kind, use);
+    return pass_on(CopyResult::direct);
+  }
 
-  const auto kind_of = [&](const Place& place) {
-    return place.kind ? *place.kind : detail::kind_of(place.pointer, place.pitch * (height - 1) + width, operation);
-  };
+  const auto kind_of = [&](const Place& place) { return detail::kind_of(place.pointer, span_of(place), place.kind, use, operation); };
   const MemoryKind to_kind = kind_of(to);
   const MemoryKind from_kind = kind_of(from);
   const bool pageable = to_kind == MemoryKind::pageable || from_kind == MemoryKind::pageable;

@@ -59,17 +59,7 @@ void return_event(native::event event, int device, driver::EventKind kind) noexc
     } catch (const std::bad_alloc&) {  // then it is destroyed below
     }
   }
-  const Postponed item{Postponed::What::event, event, {}, device, false};
-  switch (release_mode()) {
-    case Release::now:
-      release_native(item);
-      break;
-    case Release::later:
-      postpone(item);
-      break;
-    case Release::never:
-      break;
-  }
+  release({Postponed::What::event, event, device});
 }
 
 std::size_t pooled_events() noexcept { return pooled.load(std::memory_order_relaxed); }

@@ -18,9 +18,12 @@ namespace {
 constexpr const char* operation = "fill memory";
 
 /// Devices cannot reach ordinary memory: then a host function fills it, in stream order.
-[[nodiscard]] bool needs_host(const void* to, std::size_t bytes, std::optional<MemoryKind> kind) {
-  if (driver::copies_pageable_asynchronously()) return false;
-  return (kind ? *kind : detail::kind_of(to, bytes, operation)) == MemoryKind::pageable;
+[[nodiscard]] bool needs_host(const void* to, std::size_t bytes, std::optional<MemoryKind> kind, detail::StreamUse use) {
+  if (driver::copies_pageable_asynchronously()) {
+    detail::note_use(to, bytes, kind, use);
+    return false;
+  }
+  return detail::kind_of(to, bytes, kind, use, operation) == MemoryKind::pageable;
 }
 
 void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
@@ -29,7 +32,7 @@ void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char valu
   detail::Slot& slot = detail::live_slot(stream);
   if (width == 0 || height == 0) return;
   detail::require_rows(to, pitch, width, height, operation);
-  if (needs_host(to, pitch * (height - 1) + width, kind))
+  if (needs_host(to, pitch * (height - 1) + width, kind, {&slot, stream.id()}))
     return stream.launch_host_func([=] {
       for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<unsigned char*>(to) + row * pitch, value, width);
     });
@@ -68,7 +71,7 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
   if (std::all_of(pattern, pattern + size, [&](unsigned char byte) { return byte == *pattern; }))
     return fill_rows(stream, to, bytes, *pattern, bytes, 1, kind);
   auto* const out = static_cast<unsigned char*>(to);
-  if (needs_host(to, bytes, kind)) {
+  if (needs_host(to, bytes, kind, {&slot, stream.id()})) {
     const std::shared_ptr<unsigned char[]> own{new unsigned char[size]};
     std::memcpy(own.get(), pattern, size);
     return stream.launch_host_func([=] { repeat(out, own.get(), size, count); });
@@ -81,11 +84,10 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
   }
   // No runtime sets wider elements: seed a few, then double what is there.
   const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / size));
-  const auto seed = std::make_shared<PinnedBuffer<unsigned char>>(seeded * size);
-  repeat(seed->data(), pattern, size, seeded);
-  copy_known(stream, out, kind, seed->data(), MemoryKind::pinned, seed->size(), Pageable::stage);
-  stream.launch_host_func([seed] {});  // keeps the seed until the copy has passed
-  for (std::size_t done = seed->size(); done < bytes;) {
+  PinnedBuffer<unsigned char> seed(seeded * size);  // the pool keeps it until the copy has passed
+  repeat(seed.data(), pattern, size, seeded);
+  copy_known(stream, out, kind, seed.data(), MemoryKind::pinned, seed.size(), Pageable::stage);
+  for (std::size_t done = seed.size(); done < bytes;) {
     const std::size_t next = std::min(done, bytes - done);
     copy_known(stream, out + done, kind, out, kind, next, Pageable::stage);
     done += next;

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "check.hpp"
-#include "pinned_blocks.hpp"
+#include "pinned_pool.hpp"
 
 #include <runnel/memory_kind.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -23,9 +24,16 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
     throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
 }
 
-/// What a block of memory is, by both its ends: registered memory need not cover all of it.
-[[nodiscard]] inline MemoryKind kind_of(const void* pointer, std::size_t bytes, const char* operation) {
-  if (in_pinned_block(pointer, bytes)) return MemoryKind::pinned;
+/// Notes that the stream uses the memory, if it is pinned by runnel: it is then handed out to nobody else before the stream has passed.
+inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use) {
+  return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
+}
+
+/// The same, and what the memory is, by both its ends: registered memory need not cover all of it.
+[[nodiscard]] inline MemoryKind kind_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
+                                        const char* operation) {
+  if (note_use(pointer, bytes, known, use)) return MemoryKind::pinned;
+  if (known) return *known;
   PointerInfo info{MemoryKind::pageable, Device{0}};
   check(driver::pointer_info(info, pointer), operation);
   if (info.kind != MemoryKind::pinned) return info.kind;

@@ -2,7 +2,9 @@
 #include "process.hpp"
 
 #include "check.hpp"
+#include "device_memory.hpp"
 #include "scoped_device.hpp"
+#include "stream_uses.hpp"
 
 #include <runnel/detail/driver.hpp>
 
@@ -117,7 +119,7 @@ void release_native(const Postponed& item) noexcept {
   const ScopedDevice on{item.device, ScopedDevice::no_throw};
   switch (item.what) {
     case Postponed::What::stream:
-      drop(driver::stream_destroy(static_cast<native::stream>(item.handle)));
+      finish_retiring(*static_cast<Slot*>(item.handle), item.id);
       break;
     case Postponed::What::event:
       drop(driver::event_destroy(static_cast<native::event>(item.handle)));
@@ -125,8 +127,27 @@ void release_native(const Postponed& item) noexcept {
     case Postponed::What::pinned:
       drop(driver::free_host(item.handle));
       break;
+    case Postponed::What::registration:
+      drop(driver::unregister_host(item.handle));
+      break;
     case Postponed::What::device:
-      drop(item.on_stream ? driver::free_async(item.handle, item.stream) : driver::free_device(item.handle));
+      free_in_order(static_cast<DeviceFree*>(item.handle));
+      break;
+    case Postponed::What::managed:
+      drop(driver::free_device(item.handle));
+      break;
+  }
+}
+
+void release(const Postponed& item) noexcept {
+  switch (release_mode()) {
+    case Release::now:
+      release_native(item);
+      break;
+    case Release::later:
+      postpone(item);
+      break;
+    case Release::never:
       break;
   }
 }

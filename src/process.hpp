@@ -5,6 +5,7 @@
 #include <runnel/native.hpp>
 
 #include <atomic>
+#include <cstdint>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -28,15 +29,15 @@ enum class Release { now, later, never };
 
 /// Something whose destruction had to wait until a thread outside host functions comes by.
 struct Postponed {
-  enum class What { stream, event, pinned, device } what;
-  void* handle;
-  native::stream stream;  // with `device`: the stream to free on, if `on_stream`
-  int device;
-  bool on_stream;
+  enum class What { stream, event, pinned, registration, device, managed } what;
+  void* handle;          // `stream`: its Slot; `device`: a DeviceFree
+  int device;            // to be current
+  std::uint64_t id = 0;  // `stream`: what it was
 };
 void postpone(Postponed item) noexcept;
-/// Does what `postpone` kept; in src/process.cpp.
 void release_native(const Postponed& item) noexcept;
+/// Now, later or never, as the moment allows.
+void release(const Postponed& item) noexcept;
 
 /// Sees the main thread's end coming: called where objects are made, so that none is destroyed after statics begin to die.
 void watch_thread_exit();

@@ -10,6 +10,7 @@
 #include "process.hpp"
 #include "stream_device.hpp"
 #include "stream_slots.hpp"
+#include "stream_uses.hpp"
 
 #include <runnel/event.hpp>
 
@@ -93,22 +94,8 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership
 }  // namespace
 
 void retire_stream(StreamSlot* base) noexcept {
-  Slot* const slot = static_cast<Slot*>(base);
-  const Postponed item{Postponed::What::stream, slot->handle, {}, slot->device, false};
-  const bool owned = slot->owned;
-  free_slot(slot);  // first: no view may reach a handle that the runtime is about to give away again
   count_down(counters.streams);
-  if (!owned) return;
-  switch (release_mode()) {
-    case Release::now:
-      release_native(item);
-      break;
-    case Release::later:
-      postpone(item);
-      break;
-    case Release::never:
-      break;
-  }
+  retire_slot(static_cast<Slot*>(base));
 }
 
 std::string describe(const StreamSlot* slot, std::uint64_t id) {

@@ -4,6 +4,7 @@
 #include "device_table.hpp"
 #include "event_pool.hpp"
 #include "process.hpp"
+#include "stream_uses.hpp"
 
 #include <runnel/detail/driver.hpp>
 
@@ -35,11 +36,15 @@ struct ThreadDefaults {
   std::array<Slot*, max_devices> slots{};
   ~ThreadDefaults() {
     for (Slot* slot : slots)
-      if (slot != nullptr) free_slot(slot);
+      if (slot != nullptr) retire_slot(slot);
   }
 };
 
+thread_local constinit char thread_mark = 0;
+
 }  // namespace
+
+const void* this_thread_mark() noexcept { return &thread_mark; }
 
 Slot* take_slot() {
   const std::lock_guard lock{free_mutex};
@@ -67,6 +72,7 @@ void free_slot(Slot* slot) noexcept {
     slot->has_failure.store(false, std::memory_order_relaxed);
   }
   slot->is_default = false;
+  slot->thread = nullptr;
   slot->owned = false;
   slot->name[0] = '\0';
   const std::lock_guard lock{free_mutex};
@@ -121,11 +127,18 @@ StreamRef StreamRef::per_thread_default(Device device) {
   constexpr const char* operation = "get the thread's default stream";
   detail::enter(operation);
   detail::require_device(device.ordinal(), operation);
-  thread_local const auto mine = std::make_unique<detail::ThreadDefaults>();
+  // The runtime makes what it keeps for the thread first, and so ends it after ours has told the streams' ends.
+  thread_local const auto mine = [] {
+    int priority = 0;
+    const driver::status s = driver::stream_priority(driver::per_thread_default_stream(), priority);
+    if (s != driver::ok) driver::forget_error(s);
+    return std::make_unique<detail::ThreadDefaults>();
+  }();
   detail::Slot*& slot = mine->slots[static_cast<std::size_t>(device.ordinal())];
   if (slot == nullptr) {
     detail::Slot* const fresh = detail::take_slot();
     detail::make_default(*fresh, device.ordinal(), driver::per_thread_default_stream());
+    fresh->thread = detail::this_thread_mark();
     detail::publish_slot(fresh);
     slot = fresh;
   }

@@ -22,8 +22,17 @@ struct Slot : StreamSlot {
   std::mutex failure_mutex;
   std::exception_ptr failure;  // the first exception of a host function since the last synchronize
 
+  const void* thread = nullptr;  // a thread's own default stream: this_thread_mark() of that thread
+
+  // See stream_uses.hpp; the first is guarded by its lock.
+  std::size_t memory_uses = 0;
+  std::atomic<int> held{0};
+
   Slot* next_free = nullptr;
 };
+
+/// An address that differs between threads that are alive.
+[[nodiscard]] const void* this_thread_mark() noexcept;
 
 /// A free slot, to be filled in; its id stays 0 until `publish_slot`. Never fails after it returned.
 [[nodiscard]] Slot* take_slot();

@@ -97,6 +97,15 @@ inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept
 }
 #endif
 
+#if CUDART_VERSION < 13000
+/// The addresses of a batch, as const as this version of the runtime declares them.
+struct BatchAddresses {
+  const void* const* list;
+  operator void**() const noexcept { return const_cast<void**>(list); }
+  operator const void**() const noexcept { return const_cast<const void**>(list); }
+};
+#endif
+
 // One call for many copies came with 12.8, and lost an argument with 13; neither takes the default stream.
 inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
                                    cudaStream_t stream) noexcept {
@@ -109,8 +118,8 @@ inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from, con
   return cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream);
 #else
   std::size_t failed = 0;
-  return cudaMemcpyBatchAsync(const_cast<void**>(to), const_cast<void**>(from), const_cast<std::size_t*>(bytes), count, &attributes, &first,
-                              1, &failed, stream);
+  return cudaMemcpyBatchAsync(BatchAddresses{to}, BatchAddresses{from}, const_cast<std::size_t*>(bytes), count, &attributes, &first, 1,
+                              &failed, stream);
 #endif
 #else
   static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes), static_cast<void>(count), static_cast<void>(stream);

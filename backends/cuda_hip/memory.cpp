@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/driver.hpp>
 
+#include <cstdint>
+
 #include "runtime.hpp"
 
 namespace runnel::inline RUNNEL_ABI::driver {

@@ -192,7 +192,11 @@ inline constexpr error (*malloc_managed)(void**, std::size_t, unsigned int) = &h
 inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
 inline constexpr auto free_async = &hipFreeAsync;
 using memory_pool = hipMemPool_t;
+#ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;  // 5.2 has the type's name, but not its values'
+#else
 inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThreshold;
+#endif
 inline constexpr auto device_get_default_memory_pool = &hipDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &hipMemPoolSetAttribute;
 using memory_type = int;  // numbered as in HIP 6 and CUDA; HIP 5 numbers host 0 and device 1, and has no name for managed

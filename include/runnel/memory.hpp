@@ -4,23 +4,33 @@
 
 #include <runnel/current.hpp>
 #include <runnel/memory_kind.hpp>
+#include <runnel/pinned_pool.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstddef>
 #include <limits>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 /// count * size. @throws errc::out_of_memory where that does not fit
 [[nodiscard]] std::size_t bytes_for(std::size_t count, std::size_t size);
-[[nodiscard]] void* allocate_pinned(std::size_t bytes);
+[[nodiscard]] void* allocate_pinned(std::size_t bytes, bool write_combined);
 void free_pinned(void* pointer) noexcept;
+[[nodiscard]] void* mapped_pointer(void* pointer, Device device);
 [[nodiscard]] void* allocate_device(StreamRef stream, std::size_t bytes);
-void free_device(void* pointer, StreamRef stream, int device) noexcept;
+/// Keeps the stream in `others`, which free_device() takes.
+void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream);
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept;
 }  // namespace detail
+
+struct PinnedOptions {
+  /// The host writes it faster and devices read it faster, but the host reads it very slowly. Where there is no such memory, the same.
+  bool write_combined = false;
+};
 
 /// Elements in device memory, viewed: `data()` is for kernels and copies, not for the host to follow.
 template <class T>
@@ -51,7 +61,8 @@ class DeviceSpan {
 };
 
 /// Owns `size()` elements of pinned host memory, uninitialised. Usable on the host as any array; copies from and to it are direct.
-/// Wait for the streams that copy from or to it before it is destroyed.
+/// The memory comes from a pool (pinned_pool.hpp) and may be dropped with work under way: it is handed out again when every stream
+/// that used it has passed. Copies and fills record their use themselves; a kernel or a host function of your own needs record_use().
 template <class T>
 class PinnedBuffer {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "PinnedBuffer holds trivially copyable elements");
@@ -60,9 +71,9 @@ class PinnedBuffer {
   static constexpr MemoryKind memory_kind = MemoryKind::pinned;
 
   PinnedBuffer() noexcept = default;
-  /// @throws errc::out_of_memory
-  explicit PinnedBuffer(std::size_t size)
-      : data_{static_cast<T*>(detail::allocate_pinned(detail::bytes_for(size, sizeof(T))))}, size_{size} {}
+  /// Aligned to 256 bytes. @throws errc::out_of_memory
+  explicit PinnedBuffer(std::size_t size, PinnedOptions options = {})
+      : data_{static_cast<T*>(detail::allocate_pinned(detail::bytes_for(size, sizeof(T)), options.write_combined))}, size_{size} {}
   PinnedBuffer(PinnedBuffer&& other) noexcept : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
     PinnedBuffer taken{std::move(other)};
@@ -86,13 +97,23 @@ class PinnedBuffer {
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
 
+  /// Work submitted to the stream so far uses this memory.
+  void record_use(StreamRef stream) const {
+    if (data_ != nullptr) runnel::record_use(data_, stream);
+  }
+  /// Where that device's kernels find the same memory, without a copy. @throws errc::not_supported and the like where it cannot be mapped
+  [[nodiscard]] T* device_pointer(Device device = Device::current()) const {
+    return data_ != nullptr ? static_cast<T*>(detail::mapped_pointer(data_, device)) : nullptr;
+  }
+
  private:
   T* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
 /// Owns `size()` elements of device memory, uninitialised, allocated and freed in the order of a stream: usable by work submitted to
-/// that stream after the constructor, freed after the work submitted to it before the destructor. Order other streams by events.
+/// that stream after the constructor, freed after the work submitted to it before the destructor. Order other streams by events, and name
+/// them with record_stream(), so that it is freed after their work too. A stream may be destroyed before its buffers.
 template <class T>
 class DeviceBuffer {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "DeviceBuffer holds trivially copyable elements");
@@ -107,17 +128,22 @@ class DeviceBuffer {
         stream_{stream},
         device_{stream.device().ordinal()} {}
   DeviceBuffer(DeviceBuffer&& other) noexcept
-      : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)}, stream_{other.stream_}, device_{other.device_} {}
+      : data_{std::exchange(other.data_, nullptr)},
+        size_{std::exchange(other.size_, 0)},
+        stream_{other.stream_},
+        device_{other.device_},
+        others_{std::exchange(other.others_, {})} {}
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     DeviceBuffer taken{std::move(other)};
     std::swap(data_, taken.data_);
     std::swap(size_, taken.size_);
     std::swap(stream_, taken.stream_);
     std::swap(device_, taken.device_);
+    std::swap(others_, taken.others_);
     return *this;
   }
   ~DeviceBuffer() {
-    if (data_ != nullptr) detail::free_device(data_, stream_, device_);
+    if (data_ != nullptr) detail::free_device(data_, size_bytes(), stream_, device_, others_);
   }
 
   [[nodiscard]] T* data() noexcept { return data_; }
@@ -132,12 +158,17 @@ class DeviceBuffer {
   /// The stream in whose order it will be freed.
   [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
   [[nodiscard]] Device device() const noexcept { return Device{device_}; }
+  /// Work submitted to that stream until this is destroyed uses the memory: it is freed after that, too.
+  void record_stream(StreamRef stream) {
+    if (data_ != nullptr) detail::add_device_use(others_, stream_, stream);
+  }
 
  private:
   T* data_ = nullptr;
   std::size_t size_ = 0;
   StreamRef stream_;
   int device_;
+  std::vector<StreamRef> others_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -140,6 +140,29 @@ vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, in
   });
 }
 
+#if defined STANDIN_CUDA && CUDART_VERSION >= 12080
+#if CUDART_VERSION >= 13000
+cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count,
+                                 cudaMemcpyAttributes* attributes, std::size_t*, std::size_t attribute_count, cudaStream_t stream) {
+#else
+cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std::size_t count, cudaMemcpyAttributes* attributes,
+                                 std::size_t*, std::size_t attribute_count, std::size_t*, cudaStream_t stream) {
+#endif
+  return call([&](Lock& lock) -> int {
+    if (stream == nullptr || count == 0 || attribute_count != 1) return vendor::invalid_value;
+    if (attributes->srcAccessOrder != cudaMemcpySrcAccessOrderStream) return vendor::invalid_value;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (sizes[i] == 0) return vendor::invalid_value;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const int code = copy(lock, rows(to[i], sizes[i], sizes[i], 1), rows(from[i], sizes[i], sizes[i], 1), stream);
+      if (code != vendor::ok) return code;
+    }
+    return vendor::ok;
+  });
+}
+#endif
+
 vendor::Error API(MemsetAsync)(void* to, int value, std::size_t size, vendor::StreamHandle stream) {
   return call([&](Lock&) { return fill(rows(to, size, size, 1), {static_cast<std::byte>(value)}, stream); });
 }

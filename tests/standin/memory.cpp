@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+
 #include "calls.hpp"
 #include "settings.hpp"
 
@@ -56,6 +58,27 @@ hipError_t hipHostFree(void* memory) {
 }
 #endif
 
+vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int) {
+  return call([&](Lock&) -> int {
+    if (memory == nullptr || size == 0) return vendor::invalid_value;
+    return state().blocks.add_registered(memory, size) ? vendor::ok : vendor::host_memory_already_registered;
+  });
+}
+
+vendor::Error API(HostUnregister)(void* memory) {
+  return call(Call::releases,
+              [&](Lock&) -> int { return state().blocks.remove_registered(memory) ? vendor::ok : vendor::host_memory_not_registered; });
+}
+
+// One address space, as on every device with unified addressing.
+vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigned int) {
+  return call([&](Lock&) -> int {
+    if (state().blocks.of(on_host).kind != Memory::pinned) return vendor::invalid_value;
+    *on_device = on_host;
+    return vendor::ok;
+  });
+}
+
 vendor::Error API(Malloc)(void** memory, std::size_t size) {
   return call(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::device, this_thread().device); });
 }
@@ -93,6 +116,20 @@ vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
     engine().submit(*stream, std::move(operation));
     return vendor::ok;
   });
+}
+
+// A pool is its device's number and one.
+vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
+  return call([&](Lock&) -> int {
+    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
+    if (!settings().pools) return vendor::not_supported;
+    *pool = reinterpret_cast<vendor::MemoryPool>(static_cast<std::uintptr_t>(device) + 1);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
+  return call([&](Lock&) -> int { return pool != nullptr && value != nullptr ? vendor::ok : vendor::invalid_value; });
 }
 
 #ifdef STANDIN_CUDA

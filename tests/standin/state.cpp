@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "settings.hpp"
 
@@ -82,11 +83,26 @@ void* Blocks::allocate(std::size_t size, Memory kind, int device) {
 
 bool Blocks::release(void* pointer) {
   const auto found = blocks_.find(bytes(pointer));
-  if (found == blocks_.end()) return false;
+  if (found == blocks_.end() || found->second.registered) return false;
   const Block& block = found->second;
   used_[block.kind == Memory::pinned ? -1 : block.device] -= block.size;
   mprotect(pointer, pages(block.size), PROT_NONE);
   madvise(pointer, pages(block.size), MADV_DONTNEED);
+  blocks_.erase(found);
+  return true;
+}
+
+bool Blocks::add_registered(void* pointer, std::size_t size) {
+  const auto after = blocks_.upper_bound(bytes(pointer));
+  if (after != blocks_.end() && after->first < bytes(pointer) + size) return false;
+  if (after != blocks_.begin() && bytes(pointer) < std::prev(after)->first + std::prev(after)->second.size) return false;
+  blocks_.emplace(bytes(pointer), Block{size, Memory::pinned, 0, true});
+  return true;
+}
+
+bool Blocks::remove_registered(void* pointer) {
+  const auto found = blocks_.find(bytes(pointer));
+  if (found == blocks_.end() || !found->second.registered) return false;
   blocks_.erase(found);
   return true;
 }

@@ -61,6 +61,7 @@ struct Block {
   std::size_t size = 0;
   Memory kind = Memory::pageable;
   int device = 0;
+  bool registered = false;  // belongs to somebody else
 };
 
 /// Addresses of blocks are never used twice and unreadable once freed: whoever follows a stale pointer is stopped there.
@@ -69,6 +70,8 @@ class Blocks {
   Blocks();
   void* allocate(std::size_t size, Memory kind, int device);  // null: no room
   bool release(void* pointer);
+  bool add_registered(void* pointer, std::size_t size);  // false: a part is a block already
+  bool remove_registered(void* pointer);
   [[nodiscard]] Block of(const void* pointer) const;
   /// Whether all the bytes are in one live block, or in ordinary memory.
   [[nodiscard]] bool holds(const void* pointer, std::size_t size) const;

@@ -18,6 +18,7 @@ using Error = API(Error_t);
 using StreamHandle = API(Stream_t);
 using EventHandle = API(Event_t);
 using CopyKind = API(MemcpyKind);
+using MemoryPool = API(MemPool_t);
 
 #ifdef STANDIN_CUDA
 inline constexpr const char* priorities = "0,-5";
@@ -25,6 +26,7 @@ inline constexpr bool success_clears_last_error = false;
 inline constexpr bool not_ready_is_last_error = false;  // seen on an H200, driver 580, CUDA 13.0
 inline constexpr bool null_stream_has_flags = true;
 using Attribute = cudaDeviceAttr;
+using MemoryPoolAttribute = cudaMemPoolAttr;
 #else
 inline constexpr const char* priorities = "1,-1";
 // Until HIP 7 the last error was that of the last call, whatever it was.
@@ -32,6 +34,7 @@ inline constexpr bool success_clears_last_error = HIP_VERSION < 70000000;
 inline constexpr bool not_ready_is_last_error = HIP_VERSION < 70000000;
 inline constexpr bool null_stream_has_flags = false;
 using Attribute = hipDeviceAttribute_t;
+using MemoryPoolAttribute = hipMemPoolAttr;
 #endif
 
 // The numbers are the same on both.
@@ -48,6 +51,8 @@ enum Code : int {
   not_ready = 600,
   peer_access_already_enabled = 704,
   peer_access_not_enabled = 705,
+  host_memory_already_registered = 712,
+  host_memory_not_registered = 713,
   not_permitted = 800,
   not_supported = 801,
 };

@@ -94,7 +94,8 @@ struct EventKind {
 
 // Memory
 [[nodiscard]] status malloc_host(void*&, std::size_t bytes) noexcept;  // pinned, for every device, coherent
-/// The same, faster to write for the host and to read for devices, and very slow to read for the host; where there is no such memory, the same.
+/// The same, faster to write for the host and to read for devices, and very slow to read for the host; where there is no such memory, the
+/// same.
 [[nodiscard]] status malloc_host_write_combined(void*&, std::size_t bytes) noexcept;
 [[nodiscard]] status free_host(void*) noexcept;  // of either
 /// Pins memory that is there already, for every device.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Many copies by one call.
+#pragma once
+
+#include <runnel/copy.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+namespace runnel::inline RUNNEL_ABI {
+
+/// `bytes` bytes from `from` to `to`, as in copy_bytes(). A kind that is given is not asked for, which saves most of a small copy's cost.
+struct CopyOperation {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  std::optional<MemoryKind> to_kind = std::nullopt;
+  std::optional<MemoryKind> from_kind = std::nullopt;
+};
+
+/// All elements of `from` to `to`, as in copy().
+template <detail::memory_range To, detail::memory_range From>
+[[nodiscard]] CopyOperation copy_operation(To&& to, const From& from) {
+  using T = detail::element_of<To>;
+  static_assert(!std::is_const_v<T>, "copy_operation: the destination is read-only");
+  static_assert(std::is_same_v<T, std::remove_const_t<detail::element_of<const From>>>, "copy_operation: different element types");
+  static_assert(std::is_trivially_copyable_v<T>, "copy_operation: only trivially copyable elements can be moved as bytes");
+  detail::require_same_size(std::size(to), std::size(from));
+  return {std::data(to), std::data(from), std::size(from) * sizeof(T), detail::kind_by_type<To>(), detail::kind_by_type<From>()};
+}
+
+/// How many of a batch's operations went which way.
+struct CopyBatchResult {
+  std::size_t direct = 0;   ///< the copy engine reads and writes the memory itself
+  std::size_t carried = 0;  ///< through pinned memory, or taken at the call, or the caller was held
+  std::size_t nothing = 0;  ///< there was nothing to do
+  friend constexpr bool operator==(const CopyBatchResult&, const CopyBatchResult&) noexcept = default;
+};
+
+/// All operations, after the work submitted to the stream so far and before later work, in no order among themselves: none may write what
+/// another reads or writes. One runtime call where there is such a call; operations with ordinary memory go one by one, as copy_bytes().
+/// @throws errc::invalid_argument and, for Pageable::refuse, errc::not_permitted, before anything is enqueued
+CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy = default_pageable());
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device_memory.hpp"
+
+#include "check.hpp"
+#include "counters.hpp"
+#include "device_table.hpp"
+#include "event_pool.hpp"
+#include "process.hpp"
+#include "stream_device.hpp"
+
+#include <runnel/device_resource.hpp>
+#include <runnel/managed_buffer.hpp>
+#include <runnel/memory.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+constexpr const char* operation = "allocate device memory";
+
+struct Usage {
+  std::atomic<std::size_t> in_use{0};
+  std::atomic<std::size_t> peak{0};
+  std::atomic<std::size_t> blocks{0};
+};
+constinit Usage usage[max_devices];
+
+void count_in(int device, std::size_t bytes) noexcept {
+  Usage& u = usage[device];
+  count_up(counters.device_blocks);
+  count_up(u.blocks);
+  const std::size_t now = u.in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  for (std::size_t peak = u.peak.load(std::memory_order_relaxed); now > peak;)
+    if (u.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) break;
+}
+void count_out(int device, std::size_t bytes) noexcept {
+  count_down(counters.device_blocks);
+  count_down(usage[device].blocks);
+  usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void drop(driver::status s) noexcept {
+  if (s != driver::ok) driver::forget_error(s);  // a destructor has nobody to tell
+}
+
+/// A stream of the library's own, for memory whose stream is gone: nobody else's work has to wait behind what the memory waits for.
+/// Made at first use, and never destroyed. Null where none can be had.
+[[nodiscard]] native::stream late_stream(int device) noexcept {
+  static constinit std::mutex mutex;
+  static constinit std::array<native::stream, max_devices> streams{};
+  const std::lock_guard lock{mutex};
+  native::stream& stream = streams[static_cast<std::size_t>(device)];
+  if (stream == nullptr) {
+    const ScopedDevice on{device, ScopedDevice::no_throw};
+    if (const driver::status s = driver::stream_create(stream, false, 0); s != driver::ok) {
+      driver::forget_error(s);
+      stream = nullptr;
+    }
+  }
+  return stream;
+}
+
+[[nodiscard]] bool wait_event(native::stream stream, native::event event) noexcept {
+  const driver::status s = driver::stream_wait_event(stream, event);
+  drop(s);
+  return s == driver::ok;
+}
+
+/// Later work of the stream comes after what the use stands for. False where that cannot be had.
+[[nodiscard]] bool wait_use(native::stream stream, StreamUse use) noexcept {
+  if (const HeldStream held{use}) {
+    if (!held.is_reachable()) return false;
+    const native::event event = held.record();
+    if (event == nullptr) return false;
+    const bool waits = wait_event(stream, event);
+    return_event(event, held.device(), {});
+    return waits;
+  }
+  const Remainder left = remainder_of(use);
+  return left.state == Remainder::State::passed || (left.state == Remainder::State::recorded && wait_event(stream, left.event));
+}
+
+[[nodiscard]] bool free_on_stream(void* pointer, int device, StreamUse own, const StreamUse* others, std::size_t count) noexcept {
+  const HeldStream held{own};
+  std::optional<ScopedDevice> on;
+  native::stream stream{};
+  if (held) {
+    if (!held.is_reachable()) return false;
+    stream = held.handle();
+    if (held.is_default()) on.emplace(device, ScopedDevice::no_throw);
+  } else {
+    stream = late_stream(device);
+    if (stream == nullptr || !wait_use(stream, own)) return false;
+  }
+  if (!std::all_of(others, others + count, [&](StreamUse use) { return wait_use(stream, use); })) return false;
+  drop(driver::free_async(pointer, stream));
+  return true;
+}
+
+void free_now(void* pointer, int device, StreamUse own, const StreamUse* others, std::size_t count) noexcept {
+  if (!has_memory_pools(device) || !free_on_stream(pointer, device, own, others, count)) {
+    // The plain free waits for its own device where the memory came from a plain allocation, for nothing where it came from a pool.
+    for (int i = 0; i < device_count(); ++i) {
+      const ScopedDevice on{i, ScopedDevice::no_throw};
+      if (i == device || count > 0) drop(driver::device_synchronize());
+    }
+    const ScopedDevice on{device, ScopedDevice::no_throw};
+    drop(driver::free_device(pointer));
+  }
+  end_use(own);
+  std::for_each(others, others + count, end_use);
+}
+
+[[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
+
+}  // namespace
+
+void free_in_order(DeviceFree* note) noexcept {
+  const std::unique_ptr<DeviceFree> owned{note};
+  free_now(owned->pointer, owned->device, owned->own, owned->others.data(), owned->others.size());
+}
+
+void* allocate_device(StreamRef stream, std::size_t bytes) {
+  enter(operation);
+  Slot& slot = live_slot(stream);
+  if (bytes == 0) return nullptr;
+  watch_thread_exit();
+  void* block = nullptr;
+  const int device = slot.device;
+  if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
+  try {
+    if (has_memory_pools(device)) {
+      const StreamDevice on{slot, operation};
+      check(driver::malloc_async(block, bytes, slot.handle), operation);
+    } else {
+      const ScopedDevice on{device, operation};
+      check(driver::malloc_device(block, bytes), operation);
+    }
+  } catch (...) {
+    end_use({&slot, stream.id()});
+    throw;
+  }
+  count_in(device, bytes);
+  return block;
+}
+
+void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream) {
+  constexpr const char* recording = "record a use of device memory";
+  enter(recording);
+  static_cast<void>(live_slot(stream));
+  if (stream == owner || std::find(others.begin(), others.end(), stream) != others.end()) return;
+  others.push_back(stream);
+  if (begin_use(use_of(stream))) return;
+  others.pop_back();
+  throw_dead_stream(stream.id());
+}
+
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept {
+  count_out(device, bytes);
+  const Release mode = release_mode();
+  if (mode == Release::never) return;
+  if (mode == Release::now && others.empty()) return free_now(pointer, device, use_of(stream), nullptr, 0);
+  try {
+    auto note = std::make_unique<DeviceFree>(DeviceFree{pointer, device, use_of(stream), {}});
+    for (const StreamRef other : others) note->others.push_back(use_of(other));
+    release({Postponed::What::device, note.release(), device});
+  } catch (const std::bad_alloc&) {  // leaked: what it must wait for cannot be remembered
+  }
+}
+
+void* allocate_managed(std::size_t bytes, Device device) {
+  enter(operation);
+  require_device(device.ordinal(), operation);
+  if (bytes == 0) return nullptr;
+  watch_thread_exit();
+  const ScopedDevice on{device.ordinal(), operation};
+  void* block = nullptr;
+  check(driver::malloc_managed(block, bytes), operation);
+  count_up(counters.device_blocks);
+  return block;
+}
+
+void free_managed(void* pointer, int device) noexcept {
+  count_down(counters.device_blocks);
+  release({Postponed::What::managed, pointer, device});
+}
+
+namespace {
+
+void require_resource(StreamRef stream, Device device, std::size_t alignment, const char* attempted) {
+  enter(attempted);
+  if (live_slot(stream).device != device.ordinal())
+    throw_error(errc::invalid_argument, attempted, "the stream belongs to another device than the resource");
+  if (!std::has_single_bit(alignment) || alignment > DeviceResource::max_alignment)
+    throw_error(errc::invalid_argument, attempted, "the alignment is not a power of 2 up to 256");
+}
+
+}  // namespace
+}  // namespace detail
+
+void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
+  detail::require_resource(stream, device_, alignment, detail::operation);
+  void* const block = detail::allocate_device(stream, bytes);
+  if (block != nullptr) detail::end_use(detail::use_of(stream));  // whoever frees it names a stream then
+  return block;
+}
+
+void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) const {
+  constexpr const char* freeing = "free device memory";
+  if (detail::release_mode() == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);
+  if (pointer == nullptr) return;
+  if (!detail::begin_use(detail::use_of(stream))) detail::throw_dead_stream(stream.id());
+  std::vector<StreamRef> none;
+  detail::free_device(pointer, bytes, stream, device_.ordinal(), none);
+}
+
+DeviceStatistics device_statistics(Device device) {
+  detail::require_device(device.ordinal(), "ask for the use of device memory");
+  const auto read = [](const std::atomic<std::size_t>& number) { return number.load(std::memory_order_relaxed); };
+  const detail::Usage& u = detail::usage[device.ordinal()];
+  return {.in_use = read(u.in_use), .peak = read(u.peak), .blocks = read(u.blocks)};
+}
+
+void set_release_threshold(Device device, std::size_t bytes) {
+  constexpr const char* setting = "set what a memory pool keeps";
+  detail::enter(setting);
+  detail::require_device(device.ordinal(), setting);
+  if (!detail::has_memory_pools(device.ordinal())) detail::throw_error(errc::not_supported, setting, "the device has no memory pools");
+  detail::check(driver::set_release_threshold(device.ordinal(), bytes), setting);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream_uses.hpp"
+
+#include "event_pool.hpp"
+#include "process.hpp"
+#include "scoped_device.hpp"
+#include "spin_lock.hpp"
+
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+struct Retired {
+  Remainder remainder;
+  int device;
+  std::size_t uses;
+};
+
+// Never destroyed: memory is given back until the process ends.
+struct Registry {
+  SpinLock lock;  // also guards every slot's memory_uses, and the step from live to gone
+  std::unordered_map<std::uint64_t, Retired> retired;
+};
+Registry& registry() {
+  static Registry& instance = *new Registry;
+  return instance;
+}
+
+/// From here on the stream is gone for everybody. Its uses keep an open entry, or none where there is no memory for one: lost.
+std::uint64_t begin_retiring(Slot& slot) noexcept {
+  const std::lock_guard lock{registry().lock};
+  const std::uint64_t id = slot.id.exchange(0, std::memory_order_acq_rel);
+  if (const std::size_t uses = std::exchange(slot.memory_uses, 0); uses > 0) {
+    try {
+      registry().retired.emplace(id, Retired{{Remainder::State::open, {}}, slot.device, uses});
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  return id;
+}
+
+[[nodiscard]] bool leaves_uses(std::uint64_t id) noexcept {
+  const std::lock_guard lock{registry().lock};
+  return registry().retired.count(id) > 0;
+}
+
+/// @param event null: nothing could be recorded
+void close(std::uint64_t id, native::event event, int device) noexcept {
+  {
+    const std::lock_guard lock{registry().lock};
+    const auto found = registry().retired.find(id);
+    if (found != registry().retired.end()) {
+      found->second.remainder = {event != nullptr ? Remainder::State::recorded : Remainder::State::lost, event};
+      return;
+    }
+  }
+  if (event != nullptr) return_event(event, device, {});  // the last use ended meanwhile
+}
+
+[[nodiscard]] native::event record_on(const Slot& slot) noexcept {
+  native::event event{};
+  try {
+    event = take_event(slot.device, {}, "mark the end of a stream's use of memory");
+  } catch (...) {
+    return {};
+  }
+  std::optional<ScopedDevice> on;
+  if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
+  const driver::status s = driver::event_record(event, slot.handle);
+  if (s == driver::ok) return event;
+  driver::forget_error(s);
+  return_event(event, slot.device, {});
+  return {};
+}
+
+}  // namespace
+
+bool begin_use(StreamUse use) noexcept {
+  const std::lock_guard lock{registry().lock};
+  if (use.slot->id.load(std::memory_order_relaxed) != use.id) return false;
+  ++use.slot->memory_uses;
+  return true;
+}
+
+void end_use(StreamUse use) noexcept {
+  Retired last{};
+  {
+    const std::lock_guard lock{registry().lock};
+    if (use.slot->id.load(std::memory_order_relaxed) == use.id) {
+      --use.slot->memory_uses;
+      return;
+    }
+    const auto found = registry().retired.find(use.id);
+    if (found == registry().retired.end() || --found->second.uses > 0) return;
+    last = found->second;
+    registry().retired.erase(found);
+  }
+  if (last.remainder.event != nullptr) return_event(last.remainder.event, last.device, {});
+}
+
+HeldStream::HeldStream(StreamUse use) noexcept : slot_{nullptr} {
+  const std::lock_guard lock{registry().lock};
+  if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
+  use.slot->held.fetch_add(1, std::memory_order_relaxed);
+  slot_ = use.slot;
+}
+
+native::event HeldStream::record() const noexcept { return record_on(*slot_); }
+
+Remainder remainder_of(StreamUse use) noexcept {
+  const std::lock_guard lock{registry().lock};
+  const auto found = registry().retired.find(use.id);
+  return found != registry().retired.end() ? found->second.remainder : Remainder{Remainder::State::lost, {}};
+}
+
+Remainder::State poll_remainder(StreamUse use) noexcept {
+  const Remainder found = remainder_of(use);
+  if (found.state != Remainder::State::recorded) return found.state;
+  const driver::status s = driver::event_query(found.event);
+  if (s != driver::ok) {
+    driver::forget_error(s);
+    return Remainder::State::recorded;
+  }
+  const std::lock_guard lock{registry().lock};
+  const auto entry = registry().retired.find(use.id);
+  if (entry != registry().retired.end()) entry->second.remainder.state = Remainder::State::passed;
+  return Remainder::State::passed;
+}
+
+void retire_slot(Slot* slot) noexcept {
+  const Release mode = release_mode();
+  if (mode == Release::never) return free_slot(slot);
+  const std::uint64_t id = begin_retiring(*slot);
+  // Of a stream that belongs to somebody else, the handle may be gone when the others' turn comes.
+  if (mode == Release::later && !slot->owned) close(id, {}, slot->device);
+  if (mode == Release::now)
+    finish_retiring(*slot, id);
+  else
+    postpone({Postponed::What::stream, slot, slot->device, id});
+}
+
+void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
+  while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // for a runtime call or two
+  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_on(slot), slot.device);
+  const ScopedDevice on{slot.device, ScopedDevice::no_throw};
+  const native::stream handle = slot.handle;
+  const bool owned = slot.owned;
+  free_slot(&slot);
+  if (!owned) return;
+  if (const driver::status s = driver::stream_destroy(handle); s != driver::ok) driver::forget_error(s);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

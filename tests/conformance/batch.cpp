@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches of copies.
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Batch = Conformance;
+
+constexpr std::size_t count = 64;
+constexpr std::size_t piece = 3000;
+
+TEST_F(Batch, CarriesAllOperationsInStreamOrder) {
+  Stream stream;
+  PinnedBuffer<int> source{count * piece}, result{count * piece};
+  DeviceBuffer<int> there{count * piece, stream};
+  std::vector<CopyOperation> up, down;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t other = (count - 1 - i) * piece;
+    up.push_back(copy_operation(there.span().subspan(other, piece), std::span{source.data() + i * piece, piece}));
+    down.push_back({result.data() + i * piece, there.data() + other, piece * sizeof(int)});
+  }
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  stream.launch_host_func([&] { std::iota(source.begin(), source.end(), 5); });
+  EXPECT_EQ(copy_batch(stream, up), (CopyBatchResult{.direct = count}));
+  EXPECT_EQ(copy_batch(stream, down), (CopyBatchResult{.direct = count}));
+  bool right = false;
+  stream.launch_host_func([&] { right = std::equal(source.begin(), source.end(), result.begin()) && result[piece] == 5 + int{piece}; });
+  EXPECT_FALSE(stream.query());
+  gate.open();
+  stream.synchronize();
+  EXPECT_TRUE(right);
+}
+
+TEST_F(Batch, MixesKindsOfMemory) {
+  Stream stream;
+  std::vector<unsigned char> ordinary(std::size_t{1} << 20, 1), back(std::size_t{1} << 20);
+  PinnedBuffer<unsigned char> pinned{1000}, pinned_too{1000};
+  std::memset(pinned.data(), 2, 1000);
+  DeviceBuffer<unsigned char> a{ordinary.size(), stream}, b{1000, stream}, c{1000, stream};
+  const std::vector<CopyOperation> up{copy_operation(a, ordinary), copy_operation(b, pinned), copy_operation(pinned_too, pinned),
+                                      CopyOperation{nullptr, nullptr, 0}, copy_operation(c, pinned)};
+  const CopyBatchResult result = copy_batch(stream, up);
+  EXPECT_EQ(result.direct + result.carried, 4U);
+  EXPECT_EQ(result.nothing, 1U);
+  const std::vector<CopyOperation> down{copy_operation(back, a), CopyOperation{pinned.data(), b.data(), 500}};
+  copy_batch(stream, down);
+  stream.synchronize();
+  EXPECT_EQ(back, ordinary);
+  EXPECT_EQ(pinned_too[999], 2);
+}
+
+TEST_F(Batch, ChecksAllBeforeAnythingIsEnqueued) {
+  Stream stream;
+  PinnedBuffer<int> memory{100}, other{100};
+  std::fill(memory.begin(), memory.end(), 1);
+  std::fill(other.begin(), other.end(), 2);
+  const CopyOperation fine = copy_operation(memory, other);
+  const auto refused = [&](CopyOperation wrong) {
+    const std::vector<CopyOperation> operations{fine, wrong};
+    return code_of([&] { return copy_batch(stream, operations); });
+  };
+  EXPECT_EQ(refused({nullptr, other.data(), 4}), errc::invalid_argument);
+  EXPECT_EQ(refused({memory.data(), nullptr, 4}), errc::invalid_argument);
+  EXPECT_EQ(refused({nullptr, nullptr, 4}), errc::invalid_argument);
+  EXPECT_EQ(refused({memory.data(), other.data(), std::numeric_limits<std::size_t>::max()}), errc::invalid_argument);
+  EXPECT_EQ(refused({memory.data(), memory.data() + 1, 8}), errc::invalid_argument);
+  std::vector<int> ordinary(100);
+  const std::vector<CopyOperation> with_ordinary{fine, copy_operation(memory, ordinary)};
+  EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, Pageable::refuse); }), errc::not_permitted);
+  stream.synchronize();
+  EXPECT_EQ(memory[0], 1);
+  EXPECT_EQ(code_of([&] { return copy_operation(memory, std::vector<int>(99)); }), errc::invalid_argument);
+}
+
+TEST_F(Batch, NothingAndOne) {
+  Stream stream;
+  PinnedBuffer<int> memory{4}, other{4};
+  std::fill(other.begin(), other.end(), 3);
+  EXPECT_EQ(copy_batch(stream, {}), CopyBatchResult{});
+  const std::vector<CopyOperation> itself{{memory.data(), memory.data(), 16}};
+  EXPECT_EQ(copy_batch(stream, itself), (CopyBatchResult{.nothing = 1}));
+  const std::vector<CopyOperation> one{copy_operation(memory, other)};
+  copy_batch(stream, one);
+  stream.synchronize();
+  EXPECT_EQ(memory[3], 3);
+}
+
+TEST_F(Batch, OnBothDefaultStreams) {
+  PinnedBuffer<int> source{2 * piece}, result{2 * piece};
+  std::iota(source.begin(), source.end(), 0);
+  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+    DeviceBuffer<int> there{2 * piece, stream};
+    const std::vector<CopyOperation> up{{there.data(), source.data(), piece * sizeof(int)},
+                                        {there.data() + piece, source.data() + piece, piece * sizeof(int)}};
+    copy_batch(stream, up);
+    copy(stream, result, there);
+    stream.synchronize();
+    EXPECT_TRUE(std::equal(source.begin(), source.end(), result.begin()));
+  }
+}
+
+}  // namespace

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory in the order of streams, whichever of them are still there; resources, statistics, managed memory.
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using DeviceMemory = Conformance;
+using DeviceMemoryTwo = TwoDevices;
+
+constexpr std::size_t size = std::size_t{1} << 20;
+using Buffer = DeviceBuffer<unsigned char>;
+
+/// Allocates and overwrites device memory until it would have met a block that was freed too early.
+void churn(StreamRef stream) {
+  for (int i = 0; i < 8; ++i) {
+    Buffer other{size, stream};
+    fill_bytes(stream, other.data(), 0xEE, size);
+  }
+}
+
+TEST_F(DeviceMemory, FreedAfterTheOtherStreamsWorkToo) {
+  Stream owner, user;
+  PinnedBuffer<unsigned char> result{size};
+  auto buffer = std::make_unique<Buffer>(size, owner);
+  fill_bytes(owner, buffer->data(), 5, size);
+  user.wait_stream(owner);
+  user.synchronize();
+  {
+    Gate gate;
+    // Without pools the plain free waits for the device: then it must not stand behind the gate.
+    if (device().memory_pools()) gate.close_on(user);
+    copy(user, result, *buffer);
+    buffer->record_stream(user);
+    buffer->record_stream(user);
+    buffer->record_stream(owner);
+    buffer.reset();
+    const bool in_order = device().memory_pools();
+    EXPECT_TRUE(!in_order || !owner.query()) << "the free waits for the other stream";
+    gate.open();
+  }
+  churn(owner);
+  owner.synchronize();
+  user.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(DeviceMemory, TheOtherStreamMayDieFirst) {
+  Stream owner;
+  PinnedBuffer<unsigned char> result{size};
+  {
+    Buffer buffer{size, owner};
+    fill_bytes(owner, buffer.data(), 5, size);
+    Stream user;
+    user.wait_stream(owner);
+    copy(user, result, buffer);
+    buffer.record_stream(user);
+  }
+  churn(owner);
+  owner.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(DeviceMemory, TheOwnStreamMayDieFirst) {
+  Stream later;
+  PinnedBuffer<unsigned char> result{size};
+  Gate gate;
+  {
+    std::optional<Stream> owner;
+    owner.emplace();
+    Buffer buffer{size, *owner};
+    fill_bytes(*owner, buffer.data(), 5, size);
+    owner->synchronize();
+    if (device().memory_pools()) gate.close_on(*owner);
+    copy(*owner, result, buffer);
+    owner.reset();
+    EXPECT_FALSE(buffer.stream().valid());
+  }
+  gate.open();
+  device().synchronize();
+  churn(later);
+  later.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(DeviceMemory, ManyStreamsComeAndGoWithTheirBuffers) {
+  const DeviceStatistics before = device_statistics(device());
+  for (int i = 0; i < 200; ++i) {
+    std::optional<Buffer> buffer;
+    const Stream stream;
+    buffer.emplace(std::size_t{4096}, stream);
+    fill_bytes(stream, buffer->data(), 1, 4096);
+    if (i % 2 == 0) continue;  // the stream dies first, or the buffer
+    buffer.reset();
+  }
+  EXPECT_EQ(device_statistics(device()).in_use, before.in_use);
+  EXPECT_EQ(device_statistics(device()).blocks, before.blocks);
+}
+
+TEST_F(DeviceMemory, RecordStreamRefusesDeadStreams) {
+  Stream owner;
+  Buffer buffer{16, owner};
+  Stream dead;
+  const StreamRef view = dead;
+  const Stream moved{std::move(dead)};
+  EXPECT_EQ(code_of([&] { buffer.record_stream(dead); }), errc::invalid_handle);
+  StreamRef gone = view;
+  {
+    const Stream stream;
+    gone = stream;
+  }
+  EXPECT_EQ(code_of([&] { buffer.record_stream(gone); }), errc::invalid_handle);
+  Buffer none{0, owner};
+  none.record_stream(owner);
+}
+
+TEST_F(DeviceMemory, FreedInAHostFunctionWithAnotherStreamRecorded) {
+  Stream owner, user, runs;
+  PinnedBuffer<unsigned char> result{size};
+  auto buffer = std::make_shared<Buffer>(size, owner);
+  fill_bytes(owner, buffer->data(), 5, size);
+  user.wait_stream(owner);
+  copy(user, result, *buffer);
+  buffer->record_stream(user);
+  runs.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
+  runs.synchronize();
+  churn(owner);
+  owner.synchronize();
+  user.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(DeviceMemory, FreedOnAnotherThreadThanTheStreamsOwn) {
+  PinnedBuffer<unsigned char> result{size};
+  std::unique_ptr<Buffer> buffer;
+  std::latch made{1}, freed{1};
+  std::thread owner{[&] {
+    const StreamRef stream = StreamRef::per_thread_default(device());
+    buffer = std::make_unique<Buffer>(size, stream);
+    fill_bytes(stream, buffer->data(), 5, size);
+    copy(stream, result, *buffer);
+    made.count_down();
+    freed.wait();
+    stream.synchronize();
+  }};
+  made.wait();
+  buffer.reset();
+  freed.count_down();
+  owner.join();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(DeviceMemory, StatisticsAreExact) {
+  Stream stream;
+  const DeviceStatistics before = device_statistics(device());
+  {
+    Buffer a{1000, stream}, b{size, stream};
+    const DeviceStatistics now = device_statistics(device());
+    EXPECT_EQ(now.in_use, before.in_use + 1000 + size);
+    EXPECT_EQ(now.blocks, before.blocks + 2);
+    EXPECT_GE(now.peak, now.in_use);
+    b = std::move(a);
+    EXPECT_EQ(device_statistics(device()).in_use, before.in_use + 1000);
+  }
+  EXPECT_EQ(device_statistics(device()).in_use, before.in_use);
+  EXPECT_GE(device_statistics(device()).peak, before.in_use + 1000 + size);
+  EXPECT_EQ(code_of([&] { const Buffer most{std::numeric_limits<std::size_t>::max() / 2, stream}; }), errc::out_of_memory);
+  EXPECT_EQ(device_statistics(device()).in_use, before.in_use);
+}
+
+TEST_F(DeviceMemory, ResourceAllocatesAndFreesOnAnyOfTheDevicesStreams) {
+  const DeviceResource resource = device_resource();
+  EXPECT_EQ(resource.device(), device());
+  EXPECT_TRUE(resource == DeviceResource{device()});
+  Stream first, second;
+  PinnedBuffer<unsigned char> result{size};
+  void* const memory = resource.allocate(first, size);
+  EXPECT_EQ(pointer_info(memory).kind, MemoryKind::device);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % DeviceResource::max_alignment, 0U);
+  fill_bytes(first, memory, 6, size);
+  second.wait_stream(first);
+  copy_bytes(second, result.data(), memory, size);
+  resource.deallocate(second, memory, size);
+  churn(second);
+  second.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 6), static_cast<std::ptrdiff_t>(size));
+  EXPECT_EQ(resource.allocate(first, 0), nullptr);
+  resource.deallocate(first, nullptr, 0);
+  EXPECT_EQ(code_of([&] { return resource.allocate(first, 16, 3); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return resource.allocate(first, 16, 512); }), errc::invalid_argument);
+}
+
+TEST_F(DeviceMemoryTwo, ResourceRefusesAnotherDevicesStream) {
+  Stream stream{second};
+  EXPECT_EQ(code_of([&] { return DeviceResource{first}.allocate(stream, 16); }), errc::invalid_argument);
+}
+
+TEST_F(DeviceMemoryTwo, FreedAfterAnotherDevicesWork) {
+  Stream owner{first}, user{second};
+  PinnedBuffer<unsigned char> result{size};
+  {
+    Buffer buffer{size, owner};
+    fill_bytes(owner, buffer.data(), 5, size);
+    user.wait_stream(owner);
+    copy(user, result, buffer);
+    buffer.record_stream(user);
+  }
+  churn(owner);
+  owner.synchronize();
+  user.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
+  const std::error_code code = code_of([&] { set_release_threshold(device(), std::size_t{64} << 20); });
+  EXPECT_TRUE(code == std::error_code{} || code == errc::not_supported) << code.message();
+  if (code == std::error_code{}) set_release_threshold(device(), 0);
+  EXPECT_EQ(code_of([] { set_release_threshold(Device{1000}, 0); }), errc::invalid_device);
+}
+
+TEST_F(DeviceMemory, ManagedMemoryIsFollowedByBothSides) {
+  Stream stream;
+  std::optional<ManagedBuffer<int>> memory;
+  const std::error_code code = code_of([&] { memory.emplace(1000); });
+  if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
+  ASSERT_EQ(code, std::error_code{});
+  EXPECT_EQ(pointer_info(memory->data()).kind, MemoryKind::managed);
+  fill(stream, *memory, 7);
+  stream.synchronize();
+  EXPECT_EQ((*memory)[999], 7);
+  std::iota(memory->begin(), memory->end(), 0);
+  std::vector<int> result(1000);
+  copy(stream, result, *memory);
+  stream.synchronize();
+  EXPECT_EQ(result[999], 999);
+  ManagedBuffer<int> moved{std::move(*memory)};
+  EXPECT_EQ(memory->data(), nullptr);
+  EXPECT_EQ(moved.size(), 1000U);
+  EXPECT_EQ(code_of([] { const ManagedBuffer<double> most(std::numeric_limits<std::size_t>::max()); }), errc::out_of_memory);
+}
+
+}  // namespace

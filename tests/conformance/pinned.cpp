@@ -1,0 +1,758 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases 118 to 143: pinned memory and its pool. Blocks are told by their address: a pool that hands one out again hands out the same.
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory_resource>
+#include <numeric>
+#include <span>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+
+constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
+
+constexpr std::size_t size = 10000;  // a block of 16 KiB
+constexpr std::size_t block = std::size_t{16} << 10;
+using Buffer = PinnedBuffer<unsigned char>;
+
+/// Each test begins with an empty cache and leaves one, so that none gets what another kept warm. Where a gate is closed nothing may be
+/// allocated from the runtime or freed to it, since either may wait for the device: allow() sees to that.
+class PinnedPool : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped()) return;
+    trim_pinned();
+    found_ = pinned_statistics();
+  }
+  void TearDown() override {
+    set_pinned_limit(huge);
+    if (!IsSkipped()) trim_pinned();
+    Conformance::TearDown();
+  }
+  /// Compared with the start of the test.
+  [[nodiscard]] PinnedStatistics since() const {
+    PinnedStatistics now = pinned_statistics();
+    now.in_use -= found_.in_use;
+    now.cached -= found_.cached;
+    now.blocks -= found_.blocks;
+    now.cached_blocks -= found_.cached_blocks;
+    now.hits -= found_.hits;
+    now.misses -= found_.misses;
+    return now;
+  }
+
+  /// From now on there are so many blocks of `size` bytes, all idle, and no more can be had.
+  static void allow(std::size_t count) {
+    std::vector<Buffer> all;
+    while (all.size() < count) all.emplace_back(size);
+    all.clear();
+    const PinnedStatistics now = pinned_statistics();
+    set_pinned_limit(now.in_use + now.cached);
+  }
+  /// Whether the block is among all that can be had now.
+  [[nodiscard]] static bool can_get(const void* address) {
+    std::vector<Buffer> all;
+    while (code_of([&] { all.emplace_back(size); }) != errc::out_of_memory && all.size() < 100) {
+    }
+    return std::any_of(all.begin(), all.end(), [&](const Buffer& buffer) { return buffer.data() == address; });
+  }
+
+ private:
+  PinnedStatistics found_{};
+};
+
+/// What an allocation of that size is given now; it is given back at once.
+const void* next_block(std::size_t bytes = size) {
+  const Buffer buffer(bytes);
+  return buffer.data();
+}
+
+TEST_F(PinnedPool, C118_AllocateWriteCopyFree) {
+  Stream stream;
+  PinnedBuffer<int> source{1000}, result{1000};
+  std::iota(source.begin(), source.end(), 0);
+  DeviceBuffer<int> there{1000, stream};
+  copy(stream, there, source);
+  copy(stream, result, there);
+  stream.synchronize();
+  EXPECT_TRUE(std::equal(source.begin(), source.end(), result.begin()));
+}
+
+TEST_F(PinnedPool, C118_WriteCombinedMemoryIsCopiedFromAndPooledApart) {
+  Stream stream;
+  std::vector<unsigned char> result(size);
+  DeviceBuffer<unsigned char> there{size, stream};
+  const void* combined = nullptr;
+  {
+    Buffer source{size, {.write_combined = true}};
+    combined = source.data();
+    std::memset(source.data(), 7, size);
+    copy(stream, there, source);
+    copy(stream, result, there);
+    stream.synchronize();
+  }
+  EXPECT_EQ(result, std::vector<unsigned char>(size, 7));
+  EXPECT_NE(next_block(), combined);
+  stream.synchronize();  // the mark that the block left, too
+  const Buffer again{size, {.write_combined = true}};
+  EXPECT_EQ(again.data(), combined);
+}
+
+TEST_F(PinnedPool, C119_ZeroBytes) {
+  const Buffer none{0};
+  EXPECT_EQ(none.data(), nullptr);
+  EXPECT_EQ(none.device_pointer(), nullptr);
+  Stream stream;
+  none.record_use(stream);
+  std::pmr::memory_resource* const resource = pinned_resource();
+  void* const first = resource->allocate(0);
+  void* const second = resource->allocate(0);
+  EXPECT_NE(first, second);
+  resource->deallocate(first, 0);
+  resource->deallocate(second, 0);
+}
+
+TEST_F(PinnedPool, C120_TooMuchThrowsBadAlloc) {
+  EXPECT_EQ(code_of([] { const PinnedBuffer<double> overflow(huge); }), errc::out_of_memory);
+  EXPECT_EQ(code_of([] { const Buffer most(huge); }), errc::out_of_memory);
+  EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
+  EXPECT_THROW(const Buffer again(huge / 2), std::bad_alloc);
+  EXPECT_THROW(static_cast<void>(pinned_resource()->allocate(huge / 2)), std::bad_alloc);
+  EXPECT_THROW((std::vector<int, PinnedAllocator<int>>(huge / 64)), std::bad_alloc);
+}
+
+TEST_F(PinnedPool, C121_OutOfMemoryLeavesLaterCallsWorking) {
+  Stream stream;
+  const PinnedStatistics before = since();
+  EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
+  EXPECT_EQ(since().in_use, before.in_use);
+  EXPECT_EQ(since().cached, before.cached);
+  PinnedBuffer<int> source{100}, result{100};
+  std::iota(source.begin(), source.end(), 1);
+  copy(stream, result, source);
+  stream.synchronize();
+  EXPECT_EQ(result[99], 100);
+}
+
+TEST_F(PinnedPool, C122_AlignmentAtSizesUpTo4097) {
+  for (std::size_t bytes = 1; bytes <= 4097; bytes += bytes < 64 ? 1 : 61) {
+    const Buffer one(bytes), two(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.data()) % 256, 0U) << bytes;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(two.data()) % 256, 0U) << bytes;
+  }
+  void* const aligned = pinned_resource()->allocate(100, 256);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 256, 0U);
+  pinned_resource()->deallocate(aligned, 100, 256);
+  EXPECT_EQ(code_of([] { return pinned_resource()->allocate(100, 512); }), errc::invalid_argument);
+}
+
+TEST_F(PinnedPool, C123_PointersAreReportedAsPinned) {
+  const Buffer buffer{size};
+  EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::pinned);
+  EXPECT_EQ(pointer_info(buffer.data() + size - 1).kind, MemoryKind::pinned);
+  std::pmr::vector<int> numbers(100, pinned_resource());
+  EXPECT_EQ(pointer_info(numbers.data()).kind, MemoryKind::pinned);
+  std::vector<int, PinnedAllocator<int>> others(100);
+  EXPECT_EQ(pointer_info(others.data()).kind, MemoryKind::pinned);
+}
+
+TEST_F(PinnedPool, C124_AFreedBlockIsReused) {
+  const void* const first = next_block();
+  EXPECT_EQ(next_block(), first);
+  EXPECT_EQ(next_block(block), first) << "the largest size of the class";
+  EXPECT_EQ(next_block(block / 2 + 1), first) << "the smallest";
+  void* const by_resource = pinned_resource()->allocate(size);
+  EXPECT_EQ(by_resource, first);
+  pinned_resource()->deallocate(by_resource, size);
+}
+
+/// The ways in which a block gets to be used by a stream, each in a test of its own.
+enum class Way { from, to, bytes, plane, fill, pattern, batch, between_two, by_hand };
+class PinnedPoolWays : public PinnedPool, public testing::WithParamInterface<Way> {
+ protected:
+  void use(StreamRef stream, Buffer& buffer, DeviceBuffer<unsigned char>& there, Buffer& other) const {
+    switch (GetParam()) {
+      case Way::from:
+        copy(stream, there, buffer);
+        break;
+      case Way::to:
+        copy(stream, buffer, there);
+        break;
+      case Way::bytes:
+        copy_bytes(stream, there.data(), buffer.data(), size);
+        break;
+      case Way::plane:
+        copy_2d(stream, there.data(), 100, buffer.data(), 100, 50, 100);
+        break;
+      case Way::fill:
+        fill_bytes(stream, buffer.data(), 3, size);
+        break;
+      case Way::pattern:
+        fill(stream, std::span{reinterpret_cast<std::uint32_t*>(buffer.data()), 16}, 0x01020304U);
+        break;
+      case Way::batch: {
+        const std::array operations{CopyOperation{there.data(), buffer.data(), size / 2},
+                                    CopyOperation{there.data() + size / 2, buffer.data() + size / 2, size / 2}};
+        copy_batch(stream, operations);
+        break;
+      }
+      case Way::between_two:
+        copy(stream, other, buffer);
+        break;
+      case Way::by_hand:
+        buffer.record_use(stream);
+        break;
+    }
+  }
+};
+
+TEST_P(PinnedPoolWays, C125_NotReusedWhileItsUseIsGatedAndC126_ReusedAfter) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  Buffer other{size};
+  const void* held = nullptr;
+  stream.synchronize();
+  allow(3);
+  Gate gate;
+  gate.close_on(stream);
+  {
+    Buffer buffer{size};
+    held = buffer.data();
+    use(stream, buffer, there, other);
+  }
+  EXPECT_FALSE(can_get(held));
+  gate.open();
+  stream.synchronize();
+  EXPECT_TRUE(can_get(held));
+}
+INSTANTIATE_TEST_SUITE_P(Uses, PinnedPoolWays,
+                         testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill, Way::pattern, Way::batch, Way::between_two,
+                                         Way::by_hand));
+
+TEST_F(PinnedPool, C125_AGatedCopyCarriesWhatTheBufferHeldWhenItDied) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  std::vector<unsigned char> result(size);
+  stream.synchronize();
+  allow(2);
+  Gate gate;
+  gate.close_on(stream);
+  {
+    Buffer source{size};
+    std::memset(source.data(), 1, size);
+    copy(stream, there, source);
+  }
+  for (unsigned char i = 2; i < 20; ++i) {
+    Buffer other{size};
+    std::memset(other.data(), i, size);
+  }
+  gate.open();
+  copy(stream, result, there);
+  stream.synchronize();
+  EXPECT_EQ(result, std::vector<unsigned char>(size, 1));
+}
+
+TEST_F(PinnedPool, C127_InUseOnTwoStreamsReusedOnlyAfterBoth) {
+  Stream first, second;
+  DeviceBuffer<unsigned char> there{size, first}, too{size, second};
+  const void* held = nullptr;
+  first.synchronize();
+  second.synchronize();
+  allow(3);
+  Gate gate;
+  gate.close_on(second);
+  {
+    Buffer buffer{size};
+    held = buffer.data();
+    copy(first, there, buffer);
+    copy(second, too, buffer);
+    copy(first, there, buffer);
+  }
+  first.synchronize();
+  EXPECT_FALSE(can_get(held));
+  gate.open();
+  second.synchronize();
+  EXPECT_TRUE(can_get(held));
+}
+
+TEST_F(PinnedPool, C127_AHeldUpBlockDoesNotHideOthers) {
+  constexpr std::size_t count = 20;
+  Stream held_up, runs_on;
+  DeviceBuffer<unsigned char> there{size, held_up}, too{size, runs_on};
+  held_up.synchronize();
+  runs_on.synchronize();
+  allow(count + 1);
+  Gate gate;
+  gate.close_on(held_up);
+  {
+    std::vector<Buffer> buffers;
+    for (std::size_t i = 0; i < count; ++i) copy(held_up, there, buffers.emplace_back(size));
+  }
+  const void* passed = nullptr;
+  {
+    Buffer buffer{size};
+    passed = buffer.data();
+    copy(runs_on, too, buffer);
+  }
+  runs_on.synchronize();
+  const Buffer next{size};
+  EXPECT_EQ(next.data(), passed);
+  EXPECT_EQ(code_of([] { const Buffer another{size}; }), errc::out_of_memory);
+}
+
+class PinnedPoolTwo : public PinnedPool {
+ protected:
+  void SetUp() override {
+    if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
+    PinnedPool::SetUp();
+  }
+};
+
+TEST_F(PinnedPoolTwo, C128_InUseOnAnotherDevicesStream) {
+  Stream stream{Device{1}};
+  DeviceBuffer<unsigned char> there{size, stream};
+  const void* held = nullptr;
+  stream.synchronize();
+  allow(2);
+  const DeviceGuard with{Device{0}};
+  Gate gate;
+  gate.close_on(stream);
+  {
+    Buffer buffer{size};
+    held = buffer.data();
+    copy(stream, there, buffer);
+  }
+  EXPECT_EQ(Device::current(), Device{0});
+  EXPECT_FALSE(can_get(held));
+  gate.open();
+  stream.synchronize();
+  EXPECT_TRUE(can_get(held));
+}
+
+TEST_F(PinnedPool, C129_InteriorPointersAreRecognised) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  stream.synchronize();
+  allow(2);
+  for (const bool by_copy : {true, false}) {
+    const void* held = nullptr;
+    Gate gate;
+    gate.close_on(stream);
+    {
+      Buffer buffer{size};
+      held = buffer.data();
+      if (by_copy)
+        copy_bytes(stream, there.data(), buffer.data() + size - 1, 1);
+      else
+        record_use(buffer.data() + size / 2, stream);
+    }
+    EXPECT_FALSE(can_get(held));
+    gate.open();
+    stream.synchronize();
+    EXPECT_TRUE(can_get(held));
+  }
+}
+
+TEST_F(PinnedPool, C130_ForeignPointersAreRefusedByRecord) {
+  Stream stream;
+  int variable = 0;
+  std::vector<int> ordinary(100);
+  DeviceBuffer<int> there{4, stream};
+  const void* const freed = next_block();
+  for (const void* pointer : {static_cast<const void*>(nullptr), static_cast<const void*>(&variable),
+                              static_cast<const void*>(ordinary.data()), static_cast<const void*>(there.data()), freed})
+    EXPECT_EQ(code_of([&] { record_use(pointer, stream); }), errc::invalid_argument);
+  const Buffer buffer{size};
+  EXPECT_EQ(code_of([&] { record_use(buffer.data() + block, stream); }), errc::invalid_argument) << "one past the end";
+  const Stream moved{std::move(stream)};
+  EXPECT_EQ(code_of([&] { buffer.record_use(stream); }), errc::invalid_handle);
+}
+
+TEST_F(PinnedPool, C131_StreamDestroyedBeforeTheBlockIsFreed) {
+  const void* held = nullptr;
+  allow(2);
+  Gate gate;
+  {
+    Buffer buffer{size};
+    held = buffer.data();
+    {
+      Stream stream;
+      gate.close_on(stream);
+      fill_bytes(stream, buffer.data(), 1, size);
+    }
+    EXPECT_TRUE(gate.reached());
+  }
+  EXPECT_FALSE(can_get(held));
+  gate.open();
+  device().synchronize();
+  EXPECT_TRUE(can_get(held));
+}
+
+TEST_F(PinnedPool, C131_ManyStreamsComeAndGoWhileABlockStays) {
+  Buffer buffer{size};
+  const auto rounds = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const Stream stream;
+      fill_bytes(stream, buffer.data(), 1, size);
+      if (i % 50 == 49) device().synchronize();
+    }
+  };
+  rounds(500);
+  const auto heap = heap_in_use();
+  rounds(2000);
+  EXPECT_LT(heap_in_use(), heap + heap_slack);
+  EXPECT_LT(live_objects().pooled_events, 1000U);
+}
+
+TEST_F(PinnedPool, C131_AThreadsOwnDefaultStreamEndsBeforeTheBlockIsFreed) {
+  const void* held = nullptr;
+  allow(2);
+  {
+    Buffer buffer{size};
+    held = buffer.data();
+    on_thread([&] { fill_bytes(StreamRef::per_thread_default(device()), buffer.data(), 1, size); });
+  }
+  device().synchronize();
+  EXPECT_TRUE(can_get(held));
+}
+
+TEST_F(PinnedPool, C131_AnotherThreadsOwnDefaultStream) {
+  allow(2);
+  std::latch freed{1}, used{1};
+  const void* held = nullptr;
+  auto buffer = std::make_unique<Buffer>(size);
+  held = buffer->data();
+  std::thread owner{[&] {
+    const StreamRef stream = StreamRef::per_thread_default(device());
+    fill_bytes(stream, buffer->data(), 1, size);
+    used.count_down();
+    freed.wait();
+    stream.synchronize();
+  }};
+  used.wait();
+  buffer.reset();
+  EXPECT_FALSE(can_get(held)) << "only that thread can tell when its stream has passed";
+  freed.count_down();
+  owner.join();
+  device().synchronize();
+  EXPECT_TRUE(can_get(held));
+}
+
+TEST_F(PinnedPool, C132_TrimGivesIdleBlocksBackOnly) {
+  Buffer stays{size};
+  std::memset(stays.data(), 5, size);
+  next_block(size);
+  next_block(2 * block);
+  next_block(std::size_t{1} << 20);
+  EXPECT_EQ(since().cached_blocks, 3U);
+  EXPECT_EQ(since().cached, block + 2 * block + (std::size_t{1} << 20));
+  trim_pinned();
+  EXPECT_EQ(since().cached_blocks, 0U);
+  EXPECT_EQ(since().cached, 0U);
+  EXPECT_EQ(since().blocks, 1U);
+  EXPECT_EQ(std::count(stays.begin(), stays.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(PinnedPool, C133_TrimKeepsABlockWithAGatedCopy) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  std::vector<unsigned char> result(size);
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  {
+    Buffer source{size};
+    std::memset(source.data(), 9, size);
+    copy(stream, there, source);
+  }
+  trim_pinned();
+  EXPECT_EQ(since().cached_blocks, 1U);
+  gate.open();
+  copy(stream, result, there);
+  stream.synchronize();
+  EXPECT_EQ(result, std::vector<unsigned char>(size, 9));
+  trim_pinned();
+  EXPECT_EQ(since().cached_blocks, 0U);
+}
+
+TEST_F(PinnedPool, C134_StatisticsAreExact) {
+  {
+    const Buffer one{size}, two{1}, three{block + 1};
+    const PinnedStatistics s = since();
+    EXPECT_EQ(s.blocks, 3U);
+    EXPECT_EQ(s.in_use, block + (std::size_t{4} << 10) + 2 * block);
+    EXPECT_EQ(s.cached, 0U);
+    EXPECT_EQ(s.misses, 3U);
+    EXPECT_EQ(s.hits, 0U);
+    EXPECT_GE(s.peak, s.in_use);
+  }
+  PinnedStatistics s = since();
+  EXPECT_EQ(s.blocks, 0U);
+  EXPECT_EQ(s.in_use, 0U);
+  EXPECT_EQ(s.cached, block + (std::size_t{4} << 10) + 2 * block);
+  EXPECT_EQ(s.cached_blocks, 3U);
+  next_block();
+  s = since();
+  EXPECT_EQ(s.hits, 1U);
+  EXPECT_EQ(s.misses, 3U);
+  trim_pinned();
+  s = since();
+  EXPECT_EQ(s.cached, 0U);
+  EXPECT_EQ(s.cached_blocks, 0U);
+}
+
+TEST_F(PinnedPool, C135_ADifferentSizeDoesNotGetTheWrongBlock) {
+  const void* const small = next_block(size);
+  Buffer large{block + 1};
+  EXPECT_NE(static_cast<const void*>(large.data()), small);
+  std::memset(large.data(), 1, large.size());
+  Buffer tiny{100};
+  EXPECT_NE(static_cast<const void*>(tiny.data()), small);
+  std::memset(tiny.data(), 1, tiny.size());
+  EXPECT_EQ(next_block(size), small);
+}
+
+TEST_F(PinnedPool, C136_DoubleFreeIsRefused) {
+  std::pmr::memory_resource* const resource = pinned_resource();
+  void* const memory = resource->allocate(size);
+  resource->deallocate(memory, size);
+  EXPECT_EQ(code_of([&] { resource->deallocate(memory, size); }), errc::invalid_argument);
+  EXPECT_EQ(since().cached_blocks, 1U);
+  const Buffer one{size}, two{size};
+  EXPECT_NE(one.data(), two.data());
+}
+
+TEST_F(PinnedPool, C136_MovedBuffersFreeOnce) {
+  Buffer a{size};
+  Buffer b{std::move(a)};
+  Buffer c{size};
+  c = std::move(b);
+  Buffer d{std::move(c)};
+  EXPECT_EQ(since().blocks, 1U);
+  EXPECT_EQ(a.data(), nullptr);
+  EXPECT_EQ(c.data(), nullptr);
+}
+
+TEST_F(PinnedPool, C137_FreeOfAForeignPointerIsRefused) {
+  std::pmr::memory_resource* const resource = pinned_resource();
+  std::vector<int> ordinary(100);
+  int variable = 0;
+  void* const memory = resource->allocate(size);
+  for (void* pointer : {static_cast<void*>(nullptr), static_cast<void*>(&variable), static_cast<void*>(ordinary.data()),
+                        static_cast<void*>(static_cast<char*>(memory) + 1)})
+    EXPECT_EQ(code_of([&] { resource->deallocate(pointer, 4); }), errc::invalid_argument);
+  EXPECT_EQ(since().blocks, 1U);
+  resource->deallocate(memory, size);
+}
+
+TEST_F(PinnedPool, C138_ASteadyLoopIsBounded) {
+  const int rounds = long_tests() ? 100'000 : 5000;
+  Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  const auto round = [&] {
+    Buffer buffer{size};
+    copy(stream, there, buffer);
+  };
+  for (int i = 0; i < 100; ++i) round();
+  for (int i = 0; i < rounds; ++i) {
+    round();
+    if (i % 64 == 0) stream.synchronize();
+  }
+  stream.synchronize();
+  EXPECT_LE(since().misses, 200U);
+  EXPECT_LE(since().cached, 200 * block);
+}
+
+TEST_F(PinnedPool, C139_AnAllocationThatFailsEmptiesTheCacheAndIsTriedOnceMore) {
+  next_block(size);
+  next_block(std::size_t{1} << 20);
+  EXPECT_EQ(since().cached_blocks, 2U);
+  EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
+  EXPECT_EQ(since().cached_blocks, 0U);
+  // What fits only once the cache is empty: told by a limit, which fails as a full machine does.
+  next_block(std::size_t{1} << 20);
+  const PinnedStatistics now = pinned_statistics();
+  set_pinned_limit(now.in_use + now.cached);
+  EXPECT_EQ(code_of([] { const Buffer other(std::size_t{1} << 19); }), std::error_code{});
+  set_pinned_limit(huge);
+  EXPECT_EQ(since().cached, std::size_t{1} << 19);
+}
+
+TEST_F(PinnedPool, C140_TheLimitIsRespectedAndFreedBytesReturnToIt) {
+  const PinnedStatistics now = pinned_statistics();
+  set_pinned_limit(now.in_use + now.cached + 4 * block);
+  EXPECT_EQ(pinned_limit(), now.in_use + now.cached + 4 * block);
+  {
+    std::vector<Buffer> buffers;
+    for (int i = 0; i < 4; ++i) buffers.emplace_back(size);
+    EXPECT_EQ(code_of([] { const Buffer one_more{size}; }), errc::out_of_memory);
+    EXPECT_EQ(code_of([] { const Buffer tiny{1}; }), errc::out_of_memory);
+    buffers.pop_back();
+    EXPECT_EQ(code_of([] { const Buffer tiny{1}; }), std::error_code{}) << "a cached block makes room";
+    EXPECT_EQ(code_of([] { const Buffer back{size}; }), std::error_code{});
+  }
+  EXPECT_EQ(code_of([] { const Buffer all{4 * block}; }), std::error_code{});
+  EXPECT_EQ(code_of([] { const Buffer too_much{4 * block + 1}; }), errc::out_of_memory);
+  set_pinned_limit(now.in_use + now.cached);
+  EXPECT_EQ(since().cached, 0U) << "a lower limit gives cached blocks back";
+  set_pinned_limit(huge);
+  next_block();
+}
+
+TEST_F(PinnedPool, C141_FreedOnAnotherThreadThanAllocated) {
+  Buffer buffer{size};
+  const void* const address = buffer.data();
+  on_thread([taken = std::move(buffer)] { EXPECT_NE(taken.data(), nullptr); });
+  EXPECT_EQ(buffer.data(), nullptr);
+  EXPECT_EQ(since().blocks, 0U);
+  EXPECT_EQ(next_block(), address);
+}
+
+TEST_F(PinnedPool, C141_ThreadsExchangeBlocks) {
+  std::mutex mutex;
+  std::vector<Buffer> exchanged;
+  Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  on_threads(4, [&](int index) {
+    for (int i = 0; i < 300; ++i) {
+      Buffer mine{size};
+      std::memset(mine.data(), index + 1, size);
+      if (i % 8 == 0) copy(stream, there, mine);
+      EXPECT_EQ(std::count(mine.begin(), mine.end(), index + 1), static_cast<std::ptrdiff_t>(size)) << "two owners of one block";
+      const std::lock_guard lock{mutex};
+      exchanged.push_back(std::move(mine));
+      if (exchanged.size() > 8) exchanged.erase(exchanged.begin());
+    }
+  });
+  exchanged.clear();
+  EXPECT_EQ(since().blocks, 0U);
+}
+
+TEST_F(PinnedPool, C141_FreedInAHostFunction) {
+  if (!host_functions_overlap()) GTEST_SKIP() << "a host function that waits holds others up here";
+  Stream stream, other;
+  const void* held = nullptr;
+  allow(2);
+  Gate gate;
+  gate.close_on(other);
+  {
+    auto buffer = std::make_shared<Buffer>(size);
+    held = buffer->data();
+    fill_bytes(other, buffer->data(), 1, size);
+    stream.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
+  }
+  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_FALSE(can_get(held));
+  gate.open();
+  other.synchronize();
+  EXPECT_TRUE(can_get(held));
+}
+
+TEST_F(PinnedPool, C142_AnAddressThatTheRuntimeGivesAgainIsAFreshBlock) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  on_threads(4, [&](int index) {
+    for (int i = 0; i < 50; ++i) {
+      Buffer mine{size};
+      std::memset(mine.data(), index + 1, size);
+      if (i % 2 == 0) copy(stream, there, mine);
+      trim_pinned();
+      EXPECT_EQ(std::count(mine.begin(), mine.end(), index + 1), static_cast<std::ptrdiff_t>(size));
+    }
+  });
+  stream.synchronize();
+  EXPECT_EQ(since().blocks, 0U);
+}
+
+using Registration = Conformance;
+
+TEST_F(Registration, C143_RegisteredMemoryIsPinnedWhileItLasts) {
+  Stream stream;
+  std::vector<unsigned char> memory(size, 3), result(size);
+  {
+    const HostRegistration pin{memory};
+    EXPECT_EQ(pin.data(), memory.data());
+    EXPECT_EQ(pin.size_bytes(), size);
+    EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pinned);
+    EXPECT_NE(pin.device_pointer(), nullptr);
+    DeviceBuffer<unsigned char> there{size, stream};
+    EXPECT_EQ(copy(stream, there, memory, Pageable::refuse), CopyResult::direct);
+    copy(stream, result, there);
+    stream.synchronize();
+  }
+  EXPECT_EQ(result, memory);
+  EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
+}
+
+TEST_F(Registration, C143_TwiceAndOverlappingAreRefused) {
+  std::vector<unsigned char> memory(std::size_t{1} << 16);
+  {
+    const HostRegistration pin{memory.data() + 8192, 16384};
+    const auto register_again = [&](std::size_t from, std::size_t bytes) {
+      return code_of([&] { const HostRegistration other(memory.data() + from, bytes); });
+    };
+    EXPECT_EQ(register_again(8192, 16384), errc::invalid_argument);
+    EXPECT_EQ(register_again(8192, 100), errc::invalid_argument);
+    EXPECT_EQ(register_again(0, 8193), errc::invalid_argument);
+    EXPECT_EQ(register_again(8192 + 16383, 100), errc::invalid_argument);
+    EXPECT_EQ(register_again(0, memory.size()), errc::invalid_argument);
+  }
+  const HostRegistration again{memory};
+  EXPECT_EQ(again.size_bytes(), memory.size());
+}
+
+TEST_F(Registration, C143_WhatCannotBeRegisteredIsRefused) {
+  Stream stream;
+  PinnedBuffer<int> pinned{100};
+  DeviceBuffer<int> there{100, stream};
+  stream.synchronize();
+  int variable = 0;
+  EXPECT_EQ(code_of([] { const HostRegistration null(nullptr, 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration none(&variable, 0); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration twice(pinned.data(), 400); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration device(there.data(), 400); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration past(&variable, huge); }), errc::invalid_argument);
+}
+
+TEST_F(Registration, C143_MovesLikeAnOwner) {
+  std::vector<unsigned char> memory(size), second(size);
+  HostRegistration a{memory};
+  HostRegistration b{std::move(a)};
+  EXPECT_EQ(a.data(), nullptr);
+  EXPECT_EQ(a.device_pointer(), nullptr);
+  HostRegistration c{second};
+  c = std::move(b);
+  EXPECT_EQ(c.data(), memory.data());
+  EXPECT_EQ(pointer_info(second.data()).kind, MemoryKind::pageable);
+  c = HostRegistration{};
+  EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
+}
+
+TEST_F(PinnedPool, DevicePointersReachTheSameMemory) {
+  if (!device().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
+  Stream stream;
+  PinnedBuffer<int> memory{4};
+  fill(stream, DeviceSpan<int>{memory.device_pointer(), 4}, 7);
+  stream.synchronize();
+  EXPECT_EQ(memory[3], 7);
+}
+
+TEST_F(PinnedPool, ContainersUseThePool) {
+  {
+    std::vector<int, PinnedAllocator<int>> numbers(1000, 5);
+    std::pmr::vector<int> others(numbers.begin(), numbers.end(), pinned_resource());
+    EXPECT_EQ(since().blocks, 2U);
+    EXPECT_EQ(others.back(), 5);
+    EXPECT_TRUE(numbers.get_allocator() == PinnedAllocator<double>{});
+  }
+  EXPECT_EQ(since().blocks, 0U);
+  EXPECT_TRUE(pinned_resource()->is_equal(*pinned_resource()));
+}
+
+}  // namespace

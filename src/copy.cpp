@@ -4,8 +4,8 @@
 #include "check.hpp"
 #include "memory_ranges.hpp"
 #include "process.hpp"
+#include "scoped_device.hpp"
 #include "staging.hpp"
-#include "stream_device.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -51,6 +51,21 @@ struct Place {
   std::optional<MemoryKind> kind;
 };
 
+/// Enqueues a copy between two devices, which needs a call of its own where neither reaches the other's memory. False if it is none.
+[[nodiscard]] bool enqueued_between_devices(const detail::Transfer& t, native::stream stream, const char* operation) {
+  PointerInfo to{MemoryKind::pageable, Device{0}};
+  PointerInfo from = to;
+  detail::check(driver::pointer_info(to, t.to), operation);
+  detail::check(driver::pointer_info(from, t.from), operation);
+  if (to.kind != MemoryKind::device || from.kind != MemoryKind::device || to.device == from.device) return false;
+  const bool whole = t.to_pitch == t.width && t.from_pitch == t.width;
+  for (std::size_t row = 0; row < (whole ? 1 : t.height); ++row)
+    detail::check(driver::copy_peer_async(t.to + row * t.to_pitch, to.device.ordinal(), t.from + row * t.from_pitch, from.device.ordinal(),
+                                          whole ? t.width * t.height : t.width, stream),
+                  operation);
+  return true;
+}
+
 /// What is common to flat and pitched copies: the checks, the policy, and what to say about it. `enqueue` makes the runtime call.
 template <class Enqueue>
 CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from, std::size_t width, std::size_t height, Pageable policy,
@@ -65,7 +80,8 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   if (overlap({to.pointer, to.pitch}, {from.pointer, from.pitch}, width, height))
     detail::throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
 
-  const detail::StreamDevice on{slot, operation};
+  // Memory that a stream allocated is reached only with that stream's device current (CUDA, stream-ordered allocator).
+  const detail::ScopedDevice on{slot.device, operation};
   const auto pass_on = [&](CopyResult result) {
     detail::check(enqueue(slot.handle), operation);
     return result;
@@ -98,6 +114,8 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
     stream.launch_host_func([transfer] { detail::move_rows(transfer); });
     return CopyResult::staged;
   }
+  const bool on_devices = to_kind == MemoryKind::device && from_kind == MemoryKind::device;
+  if (on_devices && !detail::single_device() && enqueued_between_devices(transfer, slot.handle, operation)) return CopyResult::direct;
   if (!pageable || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);
   const bool idle = driver::stream_query(slot.handle) == driver::ok;
   // With nothing ahead in the stream the driver's own way is the shortest, and holds the caller no longer than a staged copy's calls.

@@ -4,7 +4,7 @@
 #include "check.hpp"
 #include "memory_ranges.hpp"
 #include "process.hpp"
-#include "stream_device.hpp"
+#include "scoped_device.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -83,7 +83,7 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
       direct.add(copy);
   }
   {
-    const detail::StreamDevice on{slot, operation};
+    const detail::ScopedDevice on{slot.device, operation};
     enqueue(slot.handle, direct);
   }
   result.direct = direct.to.size();

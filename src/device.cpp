@@ -201,6 +201,7 @@ void Device::enable_peer_access(Device peer) const {
   if (ordinal_ == peer.ordinal_) return;
   const detail::ScopedDevice on{ordinal_, operation};
   detail::check(driver::enable_peer_access(peer.ordinal_), operation);
+  if (detail::has_memory_pools(peer.ordinal_)) detail::check(driver::allow_pool_access(peer.ordinal_, ordinal_, true), operation);
 }
 
 void Device::disable_peer_access(Device peer) const {
@@ -208,6 +209,7 @@ void Device::disable_peer_access(Device peer) const {
   if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
   const detail::ScopedDevice on{ordinal_, operation};
   detail::check(driver::disable_peer_access(peer.ordinal_), operation);
+  if (detail::has_memory_pools(peer.ordinal_)) detail::check(driver::allow_pool_access(peer.ordinal_, ordinal_, false), operation);
 }
 
 void Device::synchronize() const {

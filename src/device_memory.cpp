@@ -6,7 +6,7 @@
 #include "device_table.hpp"
 #include "event_pool.hpp"
 #include "process.hpp"
-#include "stream_device.hpp"
+#include "scoped_device.hpp"
 
 #include <runnel/device_resource.hpp>
 #include <runnel/managed_buffer.hpp>
@@ -138,7 +138,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
   try {
     if (has_memory_pools(device)) {
-      const StreamDevice on{slot, operation};
+      const ScopedDevice on{slot.device, operation};
       check(driver::malloc_async(block, bytes, slot.handle), operation);
     } else {
       const ScopedDevice on{device, operation};

@@ -3,7 +3,8 @@
 
 #include "memory_ranges.hpp"
 #include "process.hpp"
-#include "stream_device.hpp"
+#include "scoped_device.hpp"
+#include "stream_slots.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -26,6 +27,18 @@ constexpr const char* operation = "fill memory";
   return detail::kind_of(to, bytes, kind, use, operation) == MemoryKind::pageable;
 }
 
+/// Says what is wrong where a fill was refused because the memory is another device's.
+void require_reached(driver::status status, const void* to, const detail::Slot& slot) {
+  if (status == driver::ok) [[likely]]
+    return;
+  driver::forget_error(status);
+  PointerInfo info{MemoryKind::pageable, Device{0}};
+  if (driver::pointer_info(info, to) == driver::ok && info.kind == MemoryKind::device && info.device.ordinal() != slot.device)
+    detail::throw_error(errc::peer_access, operation,
+                        "the memory is on another device than the stream: enable peer access, or use a stream there");
+  detail::throw_status(status, operation);
+}
+
 void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
                std::optional<MemoryKind> kind) {
   detail::enter(operation);
@@ -36,10 +49,10 @@ void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char valu
     return stream.launch_host_func([=] {
       for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<unsigned char*>(to) + row * pitch, value, width);
     });
-  const detail::StreamDevice on{slot, operation};
-  detail::check(height == 1 ? driver::fill_async(to, value, 1, width, slot.handle)
-                            : driver::fill_2d_async(to, pitch, value, width, height, slot.handle),
-                operation);
+  const detail::ScopedDevice on{slot.device, operation};  // see copy.cpp
+  require_reached(height == 1 ? driver::fill_async(to, value, 1, width, slot.handle)
+                              : driver::fill_2d_async(to, pitch, value, width, height, slot.handle),
+                  to, slot);
 }
 
 /// Writes the pattern again and again.
@@ -79,8 +92,8 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
   if (size == 2 || size == 4) {
     std::uint32_t number = 0;
     std::memcpy(&number, value, size);
-    const StreamDevice on{slot, operation};
-    return check(driver::fill_async(to, number, size, count, slot.handle), operation);
+    const ScopedDevice on{slot.device, operation};
+    return require_reached(driver::fill_async(to, number, size, count, slot.handle), to, slot);
   }
   // No runtime sets wider elements: seed a few, then double what is there.
   const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / size));

@@ -120,6 +120,13 @@ using memory_pool = cudaMemPool_t;
 inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;
 inline constexpr auto device_get_default_memory_pool = &cudaDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &cudaMemPoolSetAttribute;
+inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept {
+  cudaMemAccessDesc access{};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = peer;
+  access.flags = allow ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
+  return cudaMemPoolSetAccess(pool, &access, 1);
+}
 using memory_type = cudaMemoryType;
 inline constexpr memory_type memory_host = cudaMemoryTypeHost;
 inline constexpr memory_type memory_device = cudaMemoryTypeDevice;
@@ -136,6 +143,7 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 inline constexpr auto copy_default = cudaMemcpyDefault;
 inline constexpr auto copy_async = &cudaMemcpyAsync;
 inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
+inline constexpr auto copy_peer_async = &cudaMemcpyPeerAsync;
 inline constexpr auto copy_batch_async = &cuda_copy_batch;
 inline constexpr auto fill_async = &cudaMemsetAsync;
 inline constexpr auto fill_16_async = &cuda_fill_16;

@@ -19,6 +19,10 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
   return rt::copy_batch_async(to, from, bytes, count, stream);
 }
 
+status copy_peer_async(void* to, int to_device, const void* from, int from_device, std::size_t bytes, native::stream stream) noexcept {
+  return rt::copy_peer_async(to, to_device, from, from_device, bytes, stream);
+}
+
 status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
   switch (width) {
     case 4:

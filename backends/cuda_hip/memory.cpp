@@ -39,6 +39,12 @@ status set_release_threshold(int device, std::size_t bytes) noexcept {
   return rt::memory_pool_set_attribute(pool, rt::memory_pool_release_threshold, &threshold);
 }
 
+status allow_pool_access(int device, int peer, bool allow) noexcept {
+  rt::memory_pool pool{};
+  const status s = rt::device_get_default_memory_pool(&pool, device);
+  return s != ok ? s : rt::memory_pool_allow(pool, peer, allow);
+}
+
 status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   rt::memory_type type{};
   int device = 0;

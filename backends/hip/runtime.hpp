@@ -199,6 +199,24 @@ inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThres
 #endif
 inline constexpr auto device_get_default_memory_pool = &hipDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &hipMemPoolSetAttribute;
+#ifdef __HIP_PLATFORM_NVIDIA__
+// The header does not wrap hipMemPoolSetAccess (5.2).
+inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept {
+  cudaMemAccessDesc access{};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = peer;
+  access.flags = allow ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
+  return hipCUDAErrorTohipError(cudaMemPoolSetAccess(pool, &access, 1));
+}
+#else
+inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept {
+  hipMemAccessDesc access{};
+  access.location.type = hipMemLocationTypeDevice;
+  access.location.id = peer;
+  access.flags = allow ? hipMemAccessFlagsProtReadWrite : hipMemAccessFlagsProtNone;
+  return hipMemPoolSetAccess(pool, &access, 1);
+}
+#endif
 using memory_type = int;  // numbered as in HIP 6 and CUDA; HIP 5 numbers host 0 and device 1, and has no name for managed
 inline constexpr memory_type memory_host = 1;
 inline constexpr memory_type memory_device = 2;
@@ -232,6 +250,7 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 inline constexpr auto copy_default = hipMemcpyDefault;
 inline constexpr auto copy_async = &hipMemcpyAsync;
 inline constexpr auto copy_2d_async = &hipMemcpy2DAsync;
+inline constexpr auto copy_peer_async = &hipMemcpyPeerAsync;
 inline error copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
                               native::stream stream) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__

@@ -56,6 +56,11 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
   });
 }
 
+// All memory is the machine's: there are no ways between devices to choose from.
+status copy_peer_async(void* to, int, const void* from, int, std::size_t bytes, native::stream stream) noexcept {
+  return copy_async(to, from, bytes, stream);
+}
+
 status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
   switch (width) {
     case 1:

@@ -30,24 +30,19 @@ Bytes pattern(std::size_t size, unsigned seed = 1) {
 /// Bytes in one of the three kinds of memory.
 class Block {
  public:
-  Block(MemoryKind kind, std::size_t size, StreamRef stream) {
-    if (kind == MemoryKind::pageable) memory_.emplace<Bytes>(size);
-    if (kind == MemoryKind::pinned) memory_.emplace<PinnedBuffer<unsigned char>>(size);
-    if (kind == MemoryKind::device) memory_.emplace<DeviceBuffer<unsigned char>>(size, stream);
-  }
+  Block(MemoryKind kind, std::size_t size, StreamRef stream) : memory_{make(kind, size, stream)} {}
   [[nodiscard]] unsigned char* data() {
-    return std::visit(
-        [](auto& memory) -> unsigned char* {
-          if constexpr (requires { memory.data(); })
-            return memory.data();
-          else
-            return nullptr;
-        },
-        memory_);
+    return std::visit([](auto& memory) { return memory.data(); }, memory_);
   }
 
  private:
-  std::variant<std::monostate, Bytes, PinnedBuffer<unsigned char>, DeviceBuffer<unsigned char>> memory_;
+  using Memory = std::variant<Bytes, PinnedBuffer<unsigned char>, DeviceBuffer<unsigned char>>;
+  static Memory make(MemoryKind kind, std::size_t size, StreamRef stream) {
+    if (kind == MemoryKind::pinned) return Memory{std::in_place_type<PinnedBuffer<unsigned char>>, size};
+    if (kind == MemoryKind::device) return Memory{std::in_place_type<DeviceBuffer<unsigned char>>, size, stream};
+    return Memory{std::in_place_type<Bytes>, size};
+  }
+  Memory memory_;
 };
 
 constexpr MemoryKind kinds[] = {MemoryKind::pageable, MemoryKind::pinned, MemoryKind::device};
@@ -502,7 +497,8 @@ TEST_F(CopiesTwo, C164_BetweenDevicesWithAndWithoutPeerAccess) {
   stream.wait_stream(there);
   const auto round_trip = [&] {
     Bytes result(large);
-    fill(stream, b, 0);
+    fill(there, b, 0);  // by a stream of its device: others reach it only with peer access
+    stream.wait_stream(there);
     copy(stream, a, source);
     copy(stream, b, a);
     fill(stream, a, 0);

@@ -297,7 +297,8 @@ TEST_F(HostFunctions, C177_OtherObjectsMayDieInsideToo) {
 
 TEST_F(HostFunctions, C178_OnTheDefaultStreams) {
   Log log;
-  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  const Device here = device();
+  for (const StreamRef stream : {here.default_stream(), StreamRef::per_thread_default(here)}) {
     log.write(stream, "done");
     stream.synchronize();
     stream.launch_host_func([] { throw Marker{1}; });

@@ -132,6 +132,13 @@ vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPo
   return call([&](Lock&) -> int { return pool != nullptr && value != nullptr ? vendor::ok : vendor::invalid_value; });
 }
 
+vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access, std::size_t count) {
+  return call([&](Lock&) -> int {
+    if (pool == nullptr || access == nullptr || count != 1) return vendor::invalid_value;
+    return access->location.id >= 0 && access->location.id < settings().devices ? vendor::ok : vendor::invalid_device;
+  });
+}
+
 #ifdef STANDIN_CUDA
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   return call([&](Lock&) {

@@ -19,6 +19,7 @@ using StreamHandle = API(Stream_t);
 using EventHandle = API(Event_t);
 using CopyKind = API(MemcpyKind);
 using MemoryPool = API(MemPool_t);
+using MemoryAccess = API(MemAccessDesc);
 
 #ifdef STANDIN_CUDA
 inline constexpr const char* priorities = "0,-5";

@@ -111,12 +111,16 @@ struct EventKind {
 [[nodiscard]] status free_async(void*, native::stream) noexcept;
 /// How many bytes the device's pool keeps when a stream or device is waited for.
 [[nodiscard]] status set_release_threshold(int device, std::size_t bytes) noexcept;
+/// Whether `peer` reaches what is allocated on `device` in stream order: its pool asks for more than peer access.
+[[nodiscard]] status allow_pool_access(int device, int peer, bool allow) noexcept;
 [[nodiscard]] status pointer_info(PointerInfo&, const void*) noexcept;
 
 // Copies and fills; bytes, width and height are never 0, pointers never null
 [[nodiscard]] status copy_async(void* to, const void* from, std::size_t bytes, native::stream) noexcept;
 [[nodiscard]] status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                                    std::size_t height, native::stream) noexcept;
+[[nodiscard]] status copy_peer_async(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                     native::stream) noexcept;
 /// `count` copies in no order among themselves, none from or to ordinary memory. errc::not_supported, with nothing done, where there is
 /// no such call, or none for this stream.
 [[nodiscard]] status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,

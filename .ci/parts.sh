@@ -10,9 +10,12 @@ parts=(
   lint
   header_alone
   format
+  cuda_12
+  hip_versions
 )
 
 . scripts/setup.sh
+. .ci/versions.sh
 
 # build_and_test FOLDER TEST-ARGUMENTS -- SETUP-OPTIONS: on the host backend, which every machine has.
 build_and_test() {

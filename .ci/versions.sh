@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by parts.sh: the vendors' versions that the machine itself does not have.
+
+version_options=(-Dwerror=true -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled)
+version_targets=(tests/conformance/conformance tests/conformance/exit_cases)
+
+# expect_no_device CONFORMANCE REPORT: beneath it is the vendor's own runtime, and no device. Every case is then a skip that says so, but
+# for those of the suite NoDevice, which pass.
+expect_no_device() {
+  RUNNEL_EXIT_CASES=${1%conformance}exit_cases "$1" --gtest_output="json:$2" >"$2.txt" 2>&1 || { tail -n 40 "$2.txt"; return 1; }
+  python3 - "$2" <<'PYTHON'
+import json, re, sys
+cases = [case for suite in json.load(open(sys.argv[1]))['testsuites'] for case in suite['testsuite']]
+skipped = [case for case in cases if case['result'] == 'SKIPPED']
+ran = [case['name'] for case in cases if case not in skipped and case['classname'] != 'NoDevice']
+reasons = re.findall(r': Skipped\n(\S.*)', open(sys.argv[1] + '.txt').read())
+print(f'{len(cases)} cases, {len(cases) - len(skipped)} passed, {len(skipped)} skipped')
+for reason in sorted(set(reasons)):
+    print(f'  {reasons.count(reason)} skipped: {reason}')
+sys.exit(f'{len(reasons)} skips said why; ran without a device: {ran}' if ran or len(reasons) != len(skipped) or len(skipped) == len(cases) else 0)
+PYTHON
+}
+
+# unpack_wheel FOLDER PACKAGE: as pip downloads it, but not installed.
+unpack_wheel() {
+  mkdir -p "$1/wheels"
+  python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$1/wheels" "$2"
+  local wheel
+  for wheel in "$1"/wheels/*.whl; do
+    python3 -m zipfile -e "$wheel" "$1"
+    rm "$wheel"
+  done
+}
+
+# CUDA 12 at its floor and at its newest, beside the toolkit 13 of the other parts; each build is given that CUDA and no other.
+part_cuda_12() {
+  need_build_tools
+  need python3-pip python3 -m pip --version
+  install_missing
+  local version at
+  for version in 12.0 12.9; do
+    at=$PWD/build-ci/cuda-$version
+    rm -rf "$at"
+    unpack_wheel "$at" "nvidia-cuda-runtime-cu12==$version.*"
+    # From 12.1 to 12.8 the runtime's headers include nv/target, which comes with another wheel.
+    local toolkit=$at/nvidia/cuda_runtime
+    if grep -rq '<nv/target>' "$toolkit/include" && [ ! -e "$toolkit/include/nv/target" ]; then
+      unpack_wheel "$at" "nvidia-cuda-cccl-cu12==$version.*"
+      cp -r "$at/nvidia/cuda_cccl/include/." "$toolkit/include"
+    fi
+    env -u CUDA_HOME -u CUDA_ROOT -u LD_LIBRARY_PATH CUDA_PATH="$toolkit" CXX=g++ \
+      meson setup "$at/build" -Dgpu_backend=cuda "${version_options[@]}"
+    ninja -C "$at/build" "${version_targets[@]}"
+    # Seen as the program sees it.
+    env -u LD_LIBRARY_PATH ldd "$at/build/tests/conformance/conformance" | grep -F "$toolkit/lib/libcudart.so.12"
+    LD_LIBRARY_PATH='' expect_no_device "$at/build/tests/conformance/conformance" "$at/no-device.json"
+  done
+}
+
+# debian_mirror: where this machine's own apt gets Debian from.
+debian_mirror() {
+  local codename
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(LABEL)' 'Created-By: Packages' |
+    awk -v codename="$codename" '$2 == codename && $3 == "Debian" { print $1; exit }'
+}
+
+# HIP newer than this Debian's: the compiler, Meson and libamdhip64 of newer suites, each in a root of its own.
+part_hip_versions() {
+  [ "$(id -u)" -eq 0 ] || { echo 'only root may make a root directory of another Debian suite'; return 77; }
+  need debootstrap command -v debootstrap
+  install_missing
+  apt-get -qq update
+  local mirror suite script
+  mirror=$(debian_mirror)
+  [ -n "$mirror" ] || { echo 'the configuration of apt names no mirror of Debian'; return 77; }
+  local packages=g++,meson,ninja-build,pkg-config,python3,libgtest-dev,libamdhip64-dev
+  # trixie has HIP 5.7, forky 6.4
+  for suite in trixie forky; do
+    local root=$PWD/build-ci/$suite
+    rm -rf "$root"
+    script=/usr/share/debootstrap/scripts/$suite
+    [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid  # this debootstrap is older than the suite
+    debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror" "$script" >"$root.txt" 2>&1 || { tail -n 40 "$root.txt"; return 1; }
+    hip_in_root "$root"
+    rm -rf "$root"
+  done
+}
+
+# hip_in_root ROOT: the library and the suite there, with AMD's real library.
+hip_in_root() {
+  mkdir -p "$1/runnel"
+  tar --exclude='./build*' --exclude=./.git -c . | tar -x -C "$1/runnel"
+  declare -f expect_no_device >"$1/runnel/functions.sh"
+  chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 CXX=g++ bash -eu -c '
+    cd /runnel
+    . ./functions.sh
+    options=$1 targets=$2
+    meson setup build -Dgpu_backend=hip $options
+    ninja -C build $targets
+    export LD_LIBRARY_PATH=$PWD/build/src  # without /proc, the loader does not know what lies beside a program
+    ldd build/tests/conformance/conformance | grep -F libamdhip64.so
+    grep -E "define HIP_VERSION_(MAJOR|MINOR|PATCH)" /usr/include/hip/hip_version.h
+    expect_no_device build/tests/conformance/conformance build/no-device.json' \
+    ci "${version_options[*]}" "${version_targets[*]}"
+}

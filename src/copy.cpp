@@ -116,6 +116,8 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   }
   const bool on_devices = to_kind == MemoryKind::device && from_kind == MemoryKind::device;
   if (on_devices && !detail::single_device() && enqueued_between_devices(transfer, slot.handle, operation)) return CopyResult::direct;
+  if (to_kind == MemoryKind::device) detail::reach(slot.device, to.pointer, operation);
+  if (from_kind == MemoryKind::device) detail::reach(slot.device, from.pointer, operation);
   if (!pageable || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);
   const bool idle = driver::stream_query(slot.handle) == driver::ok;
   // With nothing ahead in the stream the driver's own way is the shortest, and holds the caller no longer than a staged copy's calls.

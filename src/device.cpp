@@ -99,6 +99,24 @@ bool reads_host_page_tables(int device) {
   return known_to_have(known[device].page_tables, driver::Attribute::pageable_memory_access_uses_host_page_tables, device);
 }
 
+namespace {
+constinit std::atomic<bool> reached[max_devices][max_devices];
+}
+
+void reach(int device, const void* pointer, const char* operation) {
+  if (single_device()) return;
+  PointerInfo info{MemoryKind::pageable, Device{0}};
+  check(driver::pointer_info(info, pointer), operation);
+  const int owner = info.device.ordinal();
+  if (info.kind != MemoryKind::device || owner == device || reached[device][owner].load(std::memory_order_acquire)) return;
+  int can = 0;
+  check(driver::can_access_peer(can, device, owner), operation);
+  if (can != 0 && has_memory_pools(owner)) check(driver::allow_pool_access(owner, device, true), operation);
+  reached[device][owner].store(true, std::memory_order_release);
+}
+
+void forget_reach(int device, int owner) noexcept { reached[device][owner].store(false, std::memory_order_release); }
+
 }  // namespace detail
 
 int Device::count() {
@@ -210,6 +228,7 @@ void Device::disable_peer_access(Device peer) const {
   const detail::ScopedDevice on{ordinal_, operation};
   detail::check(driver::disable_peer_access(peer.ordinal_), operation);
   if (detail::has_memory_pools(peer.ordinal_)) detail::check(driver::allow_pool_access(peer.ordinal_, ordinal_, false), operation);
+  detail::forget_reach(ordinal_, peer.ordinal_);
 }
 
 void Device::synchronize() const {

@@ -88,8 +88,9 @@ void drop(driver::status s) noexcept {
   return left.state == Remainder::State::passed || (left.state == Remainder::State::recorded && wait_event(stream, left.event));
 }
 
+/// Ends the use of the own stream, whatever it returns.
 [[nodiscard]] bool free_on_stream(void* pointer, int device, StreamUse own, const StreamUse* others, std::size_t count) noexcept {
-  const HeldStream held{own};
+  const HeldStream held{own, HeldStream::Use::ends};
   std::optional<ScopedDevice> on;
   native::stream stream{};
   if (held) {
@@ -98,7 +99,9 @@ void drop(driver::status s) noexcept {
     if (held.is_default()) on.emplace(device, ScopedDevice::no_throw);
   } else {
     stream = late_stream(device);
-    if (stream == nullptr || !wait_use(stream, own)) return false;
+    const bool ordered = stream != nullptr && wait_use(stream, own);
+    end_use(own);
+    if (!ordered) return false;
   }
   if (!std::all_of(others, others + count, [&](StreamUse use) { return wait_use(stream, use); })) return false;
   drop(driver::free_async(pointer, stream));
@@ -106,7 +109,9 @@ void drop(driver::status s) noexcept {
 }
 
 void free_now(void* pointer, int device, StreamUse own, const StreamUse* others, std::size_t count) noexcept {
-  if (!has_memory_pools(device) || !free_on_stream(pointer, device, own, others, count)) {
+  const bool has_pools = has_memory_pools(device);
+  if (!has_pools) end_use(own);
+  if (!has_pools || !free_on_stream(pointer, device, own, others, count)) {
     // The plain free waits for its own device where the memory came from a plain allocation, for nothing where it came from a pool.
     for (int i = 0; i < device_count(); ++i) {
       const ScopedDevice on{i, ScopedDevice::no_throw};
@@ -115,7 +120,6 @@ void free_now(void* pointer, int device, StreamUse own, const StreamUse* others,
     const ScopedDevice on{device, ScopedDevice::no_throw};
     drop(driver::free_device(pointer));
   }
-  end_use(own);
   std::for_each(others, others + count, end_use);
 }
 

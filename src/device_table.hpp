@@ -27,4 +27,10 @@ void require_device(int device, const char* operation);
 [[nodiscard]] bool has_stream_values(int device);
 [[nodiscard]] bool reads_host_page_tables(int device);
 
+/// Lets streams of `device` reach what is allocated in stream order on the device that owns `pointer`, if it is another one that they can
+/// reach at all: runtimes that give all other memory one address space ask for this by name. Costs nothing where there is one device.
+void reach(int device, const void* pointer, const char* operation);
+/// The next `reach` asks again.
+void forget_reach(int device, int owner) noexcept;
+
 }  // namespace runnel::inline RUNNEL_ABI::detail

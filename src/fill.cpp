@@ -49,6 +49,7 @@ void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char valu
     return stream.launch_host_func([=] {
       for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<unsigned char*>(to) + row * pitch, value, width);
     });
+  detail::reach(slot.device, to, operation);
   const detail::ScopedDevice on{slot.device, operation};  // see copy.cpp
   require_reached(height == 1 ? driver::fill_async(to, value, 1, width, slot.handle)
                               : driver::fill_2d_async(to, pitch, value, width, height, slot.handle),
@@ -92,6 +93,7 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
   if (size == 2 || size == 4) {
     std::uint32_t number = 0;
     std::memcpy(&number, value, size);
+    reach(slot.device, to, operation);
     const ScopedDevice on{slot.device, operation};
     return require_reached(driver::fill_async(to, number, size, count, slot.handle), to, slot);
   }

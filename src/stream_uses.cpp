@@ -103,10 +103,11 @@ void end_use(StreamUse use) noexcept {
   if (last.remainder.event != nullptr) return_event(last.remainder.event, last.device, {});
 }
 
-HeldStream::HeldStream(StreamUse use) noexcept : slot_{nullptr} {
+HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
   const std::lock_guard lock{registry().lock};
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
   use.slot->held.fetch_add(1, std::memory_order_relaxed);
+  if (then == Use::ends) --use.slot->memory_uses;
   slot_ = use.slot;
 }
 

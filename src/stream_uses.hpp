@@ -26,7 +26,9 @@ void end_use(StreamUse use) noexcept;
 /// Keeps a stream's handle from being destroyed, by whichever thread, during some runtime calls.
 class HeldStream {
  public:
-  explicit HeldStream(StreamUse use) noexcept;
+  enum class Use { stays, ends };
+  /// `ends`: if the stream is still there, this does what end_use() would.
+  explicit HeldStream(StreamUse use, Use then = Use::stays) noexcept;
   HeldStream(const HeldStream&) = delete;
   HeldStream& operator=(const HeldStream&) = delete;
   ~HeldStream() {

@@ -74,6 +74,10 @@ part_hip_versions() {
   local mirror suite script
   mirror=$(debian_mirror)
   [ -n "$mirror" ] || { echo 'the configuration of apt names no mirror of Debian'; return 77; }
+  # debootstrap does not read apt's configuration
+  local proxy=
+  eval "$(apt-config shell proxy Acquire::http::Proxy)"
+  [ -z "$proxy" ] || export http_proxy=$proxy
   local packages=g++,meson,ninja-build,pkg-config,python3,libgtest-dev,libamdhip64-dev
   # trixie has HIP 5.7, forky 6.4
   for suite in trixie forky; do

@@ -399,7 +399,7 @@ TEST_F(PinnedPool, C131_ManyStreamsComeAndGoWhileABlockStays) {
   const auto rounds = [&](int count) {
     for (int i = 0; i < count; ++i) {
       const Stream stream;
-      fill_bytes(stream, buffer.data(), 1, size);
+      fill_bytes(stream, buffer.data() + i % 50, 1, 1);
       if (i % 50 == 49) device().synchronize();
     }
   };
@@ -721,15 +721,16 @@ TEST_F(Registration, C143_WhatCannotBeRegisteredIsRefused) {
 }
 
 TEST_F(Registration, C143_MovesLikeAnOwner) {
-  std::vector<unsigned char> memory(size), second(size);
-  HostRegistration a{memory};
+  std::vector<unsigned char> memory(std::size_t{1} << 20);
+  unsigned char* const second = memory.data() + (std::size_t{1} << 19);  // no page is in both
+  HostRegistration a{memory.data(), size};
   HostRegistration b{std::move(a)};
   EXPECT_EQ(a.data(), nullptr);
   EXPECT_EQ(a.device_pointer(), nullptr);
-  HostRegistration c{second};
+  HostRegistration c{second, size};
   c = std::move(b);
   EXPECT_EQ(c.data(), memory.data());
-  EXPECT_EQ(pointer_info(second.data()).kind, MemoryKind::pageable);
+  EXPECT_EQ(pointer_info(second).kind, MemoryKind::pageable);
   c = HostRegistration{};
   EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
 }

@@ -119,7 +119,10 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   if (to_kind == MemoryKind::device) detail::reach(slot.device, to.pointer, operation);
   if (from_kind == MemoryKind::device) detail::reach(slot.device, from.pointer, operation);
   if (!pageable || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);
-  const bool idle = driver::stream_query(slot.handle) == driver::ok;
+  const driver::status asked = driver::stream_query(slot.handle);
+  const bool idle = asked == driver::ok;
+  if (!idle && !driver::is_not_ready(asked)) detail::throw_status(asked, operation);
+  if (!idle) driver::forget_error(asked);  // "not ready" is an answer, and must not stay behind as an error
   // With nothing ahead in the stream the driver's own way is the shortest, and holds the caller no longer than a staged copy's calls.
   if (idle && width * height <= inline_limit) return pass_on(CopyResult::inlined);
   detail::stage(slot, transfer, to_kind == MemoryKind::pageable ? detail::Side::to_host : detail::Side::to_device, idle, operation);

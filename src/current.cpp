@@ -5,6 +5,7 @@
 #include "current_device.hpp"
 #include "device_table.hpp"
 #include "process.hpp"
+#include "scoped_device.hpp"
 #include "stream_slots.hpp"
 
 #include <array>
@@ -62,13 +63,18 @@ int read_current_device(const char* operation) {
 }
 
 void change_current_device(int device, const char* operation) {
-  if (!in_host_function && (!single_device() || noted_device < 0)) check(driver::set_device(device), operation);
+  if (!in_host_function && (!single_device() || noted_device < 0)) {
+    if (const driver::status s = driver::set_device(device); s != driver::ok) {
+      int found = device;  // it may have been done all the same
+      if (noted_device >= 0 && driver::get_device(found) == driver::ok && found == device) set_device_back(noted_device);
+      throw_status(s, operation);
+    }
+  }
   note_device(device);
 }
 
 void restore_current_device(int device) noexcept {
-  if (!in_host_function && !single_device() && release_mode() == Release::now)
-    if (const driver::status s = driver::set_device(device); s != driver::ok) driver::forget_error(s);
+  if (!in_host_function && !single_device() && release_mode() == Release::now) set_device_back(device);
   note_device(device);
 }
 
@@ -125,9 +131,13 @@ void StreamGuard::leave() noexcept {
 }
 
 void StreamGuard::reset(StreamRef stream) {
-  static_cast<void>(stream.device());  // refuse a dead stream while this guard still holds
-  leave();
-  enter(stream);
+  const int device = stream.device().ordinal();
+  // What can fail comes first, while this guard still holds.
+  if (!detail::single_device()) detail::change_current_device(device, "guard a stream");
+  detail::set_stream_on(guarded_device_, found_stream_);
+  found_stream_ = detail::stream_set_on(device);
+  guarded_device_ = device;
+  detail::current = detail::parts(stream);
 }
 
 StreamRef StreamGuard::original_stream() const {
@@ -141,11 +151,11 @@ StreamContext::StreamContext() : device_{current_stream().device().ordinal()} {
 }
 
 StreamContext::Guard::Guard(const StreamContext& context) : found_device_{detail::read_current_device("apply a stream context")} {
-  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device) {
-    found_.push_back(detail::stream_set_on(device));
-    detail::set_stream_on(device, context.streams_[static_cast<std::size_t>(device)]);
-  }
+  // What can fail comes first: a constructor that throws has no destructor to set the streams back.
+  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device) found_.push_back(detail::stream_set_on(device));
   detail::change_current_device(context.device_, "apply a stream context");
+  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device)
+    detail::set_stream_on(device, context.streams_[static_cast<std::size_t>(device)]);
 }
 
 StreamContext::Guard::~Guard() {

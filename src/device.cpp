@@ -69,10 +69,17 @@ int device_count() noexcept {
 }
 
 void require_device(int device, const char* operation) {
-  const int count = device_count();
+  int count = device_count();
   if (device >= 0 && device < count) [[likely]]
     return;
-  if (count == 0) throw_error(errc::no_device, operation, Device::why_none().c_str());
+  if (count == 0) {
+    // Asked once more, for the reason: that there are none, or that the runtime could not say.
+    const driver::status s = count_devices(count);
+    const bool is_none = s == driver::ok || driver::classify(s) == errc::no_device || driver::classify(s) == errc::driver_too_old;
+    if (!is_none) throw_status(s, operation);
+    if (count == 0) throw_error(errc::no_device, operation, Device::why_none().c_str());
+    if (device >= 0 && device < count) return;
+  }
   char reason[80];
   std::snprintf(reason, sizeof reason, "there is no device %d: there %s %d, numbered from 0", device, count == 1 ? "is" : "are", count);
   throw_error(errc::invalid_device, operation, reason);

@@ -11,6 +11,7 @@
 #include "stream_device.hpp"
 
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -78,27 +79,30 @@ void EventBase::refuse_interprocess() const {
     throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
 }
 
-/// The native event for recording on that device: made at first, replaced when the device changes.
-native::event EventBase::handle_for(int device) {
+/// The first record, or the first on another device: on a native event of its own, which replaces the old one, with what that has marked,
+/// only once it is recorded.
+void EventBase::record_on_fresh(Slot& slot) {
   constexpr const char* operation = "record an event";
-  native::event event = handle_.load(std::memory_order_acquire);
-  if (event != nullptr && device_.load(std::memory_order_relaxed) == device) [[likely]]
-    return event;
-  if (event != nullptr && borrowed_)
+  // Two threads may record one event at once. Handle and device change together here, and `record` reads the handle first.
+  static constinit std::mutex changing;
+  const std::lock_guard lock{changing};
+  const native::event old = handle_.load(std::memory_order_relaxed);
+  const int old_device = device_.load(std::memory_order_relaxed);
+  if (old != nullptr && old_device == slot.device) return check(driver::event_record(old, slot.handle), operation);
+  if (old != nullptr && borrowed_)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
   const driver::EventKind kind = kind_of(timed_, options_);
-  const native::event fresh = take_event(device, kind, operation);
-  const int old_device = device_.load(std::memory_order_relaxed);
-  if (!handle_.compare_exchange_strong(event, fresh, std::memory_order_acq_rel)) {
-    return_event(fresh, device, kind);  // another thread was first
-    return event;
+  const native::event fresh = take_event(slot.device, kind, operation);
+  if (const driver::status s = driver::event_record(fresh, slot.handle); s != driver::ok) {
+    return_event(fresh, slot.device, kind);
+    throw_status(s, operation);
   }
-  device_.store(static_cast<short>(device), std::memory_order_relaxed);
-  if (event == nullptr)
+  device_.store(static_cast<short>(slot.device), std::memory_order_relaxed);
+  handle_.store(fresh, std::memory_order_release);
+  if (old == nullptr)
     count_up(counters.events);
   else
-    return_event(event, old_device, kind);
-  return fresh;
+    return_event(old, old_device, kind);
 }
 
 void EventBase::record(StreamRef stream) {
@@ -106,9 +110,12 @@ void EventBase::record(StreamRef stream) {
   enter(operation);
   require_valid(operation);
   Slot& slot = live_slot(stream);
-  const native::event event = handle_for(slot.device);
+  const native::event event = handle_.load(std::memory_order_acquire);
   const StreamDevice on{slot, operation};
-  check(driver::event_record(event, slot.handle), operation);
+  if (event != nullptr && device_.load(std::memory_order_relaxed) == slot.device) [[likely]]
+    check(driver::event_record(event, slot.handle), operation);
+  else
+    record_on_fresh(slot);
   recorded_.store(true, std::memory_order_release);
 }
 

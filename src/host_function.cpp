@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/host_function.hpp>
 
+#include "host_function.hpp"
+
 #include "check.hpp"
 #include "counters.hpp"
 #include "process.hpp"
+#include "spin_lock.hpp"
 #include "stream_device.hpp"
 #include "stream_slots.hpp"
 
+#include <atomic>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -21,9 +28,8 @@ struct Destroy {
 };
 using Owned = std::unique_ptr<HostFunction, Destroy>;
 
-/// What the runtime calls. The callable is gone before the stream goes on, and nothing it throws meets a C frame.
-void run_and_destroy(void* data) noexcept {
-  Owned function{static_cast<HostFunction*>(data)};
+/// The callable is gone before the stream goes on, and nothing it throws meets a C frame.
+void run_and_destroy(Owned function) noexcept {
   StreamSlot* const slot = function->slot;
   const std::uint64_t id = function->id;
   in_host_function = true;
@@ -34,6 +40,51 @@ void run_and_destroy(void* data) noexcept {
   }
   function.reset();
   in_host_function = false;
+}
+
+/// What a stream holds of a function where the runtime may forget to call it: whoever takes the function out, the runtime or
+/// discard_host_functions(), destroys it. Tickets are never freed, so that a call that comes late finds an empty one.
+struct Ticket {
+  std::atomic<HostFunction*> function{nullptr};
+  std::atomic<int> device{0};
+  Ticket* next = nullptr;
+};
+struct Tickets {
+  SpinLock lock;
+  Ticket* unused = nullptr;
+  std::vector<std::unique_ptr<Ticket[]>> all;
+};
+Tickets& tickets() {
+  static Tickets& instance = *new Tickets;  // never destroyed: streams run on while statics die
+  return instance;
+}
+constexpr int ticket_batch = 64;
+
+[[nodiscard]] Ticket* take_ticket() {
+  Tickets& from = tickets();
+  {
+    const std::lock_guard lock{from.lock};
+    if (from.unused != nullptr) [[likely]]
+      return std::exchange(from.unused, from.unused->next);
+  }
+  auto fresh = std::make_unique<Ticket[]>(ticket_batch);
+  const std::lock_guard lock{from.lock};
+  for (int i = 1; i < ticket_batch; ++i) fresh[i].next = std::exchange(from.unused, &fresh[i]);
+  return from.all.emplace_back(std::move(fresh)).get();
+}
+void put_back(Ticket* ticket) noexcept {
+  const std::lock_guard lock{tickets().lock};
+  ticket->next = std::exchange(tickets().unused, ticket);
+}
+
+// What the runtime calls.
+void run_function(void* data) noexcept { run_and_destroy(Owned{static_cast<HostFunction*>(data)}); }
+void run_ticket(void* data) noexcept {
+  Ticket* const ticket = static_cast<Ticket*>(data);
+  Owned function{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
+  if (function == nullptr) return;
+  put_back(ticket);
+  run_and_destroy(std::move(function));
 }
 
 }  // namespace
@@ -47,8 +98,33 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   function->slot = base;
   function->id = id;
   const StreamDevice on{slot, operation};
-  check(driver::launch_host_func(slot.handle, run_and_destroy, function.get()), operation);
-  static_cast<void>(function.release());
+  if (!driver::forgets_host_functions()) {
+    check(driver::launch_host_func(slot.handle, run_function, function.get()), operation);
+    static_cast<void>(function.release());
+    return;
+  }
+  Ticket* const ticket = take_ticket();
+  ticket->device.store(slot.device, std::memory_order_relaxed);
+  ticket->function.store(function.release(), std::memory_order_release);
+  if (const driver::status s = driver::launch_host_func(slot.handle, run_ticket, ticket); s != driver::ok) {
+    function.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
+    if (function != nullptr) put_back(ticket);
+    throw_status(s, operation);
+  }
+}
+
+void discard_host_functions(int device) noexcept {
+  for (std::size_t batch = 0;; ++batch) {
+    Ticket* first = nullptr;
+    {
+      const std::lock_guard lock{tickets().lock};
+      if (batch < tickets().all.size()) first = tickets().all[batch].get();
+    }
+    if (first == nullptr) return;
+    // A ticket that was emptied here stays with the runtime, which may still come with it.
+    for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket)
+      if (ticket->device.load(std::memory_order_relaxed) == device) Owned{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
+  }
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

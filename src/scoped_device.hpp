@@ -6,6 +6,16 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+/// Where nobody can be told of a failure. A call that fails once may work the next time, and leaving the thread on another device would
+/// send all its later work there.
+inline void set_device_back(int device) noexcept {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const driver::status s = driver::set_device(device);
+    if (s == driver::ok) return;
+    driver::forget_error(s);
+  }
+}
+
 class ScopedDevice {
  public:
   struct NoThrow {};
@@ -14,21 +24,27 @@ class ScopedDevice {
   ScopedDevice(int device, const char* operation) {
     if (single_device()) return;
     check(driver::get_device(found_), operation);
-    if (found_ == device)
+    if (found_ == device) {
       found_ = -1;
-    else
-      check(driver::set_device(device), operation);
+    } else if (const driver::status s = driver::set_device(device); s != driver::ok) {
+      set_device_back(found_);  // it may have been done all the same
+      throw_status(s, operation);
+    }
   }
   /// For destructors: goes on where it cannot switch.
   ScopedDevice(int device, NoThrow) noexcept {
     if (single_device()) return;
-    if (driver::get_device(found_) != driver::ok || found_ == device || driver::set_device(device) != driver::ok) found_ = -1;
+    driver::status s = driver::get_device(found_);
+    if (s != driver::ok || found_ == device)
+      found_ = -1;
+    else
+      s = driver::set_device(device);
+    if (s != driver::ok) driver::forget_error(s);
   }
   ScopedDevice(const ScopedDevice&) = delete;
   ScopedDevice& operator=(const ScopedDevice&) = delete;
   ~ScopedDevice() {
-    if (found_ < 0) return;
-    if (const driver::status s = driver::set_device(found_); s != driver::ok) driver::forget_error(s);
+    if (found_ >= 0) set_device_back(found_);
   }
 
  private:

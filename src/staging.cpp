@@ -60,11 +60,12 @@ struct Ring {
   std::uint32_t* const values;
   const std::size_t slot_bytes;
 
-  std::mutex mutex;            // held while a copy is enqueued: its pieces follow each other in the stream
-  std::uint64_t owner = 0;     // the id of the stream that uses it; guarded by Staging::mutex_
-  std::uint32_t jobs = 0;      // enqueued so far; guarded by mutex
-  std::uint64_t pieces = 0;    // likewise
-  std::atomic<int> active{0};  // jobs whose memory, slots or values somebody may still touch
+  std::mutex mutex;                   // held while a copy is enqueued: its pieces follow each other in the stream
+  std::uint64_t owner = 0;            // the id of the stream that uses it; guarded by Staging::mutex_
+  std::uint32_t jobs = 0;             // enqueued so far; guarded by mutex
+  std::uint64_t pieces = 0;           // likewise
+  std::atomic<int> active{0};         // jobs whose memory, slots or values somebody may still touch
+  std::atomic<bool> given_up{false};  // a call failed half way: what the stream was told of slots and values is not known
   std::array<std::atomic<std::uint32_t>, slots_per_ring> parts_left{};  // of the piece in each slot
 
   [[nodiscard]] unsigned char* slot(std::uint64_t piece) const noexcept { return data + piece % slots_per_ring * slot_bytes; }
@@ -107,6 +108,9 @@ struct Job {
   std::uint32_t claimed = 0;               // the first piece with parts that nobody has claimed; guarded by Staging::mutex_,
   std::uint32_t claimed_parts = 0;         // and how many of its parts are claimed
   std::atomic<std::uint32_t> open{1};      // pieces not yet moved, and 1 for the enqueueing thread
+  std::atomic<bool> cancelled{false};      // a call failed: user memory must not be touched any more
+  std::atomic<int> moving{0};              // parts that are being moved
+  bool finishes = true;                    // whether the stream may wait for this job's end; false once cancelled before that
 
   [[nodiscard]] Piece piece(std::uint32_t index) const noexcept {
     if (pieces_per_row > 1) {
@@ -121,7 +125,9 @@ struct Job {
     if (claimed >= enqueued.load(std::memory_order_acquire)) return false;
     const std::uint64_t piece = first_piece + claimed;
     if (side == Side::to_host) return ring.filled(piece).reached(Ring::use_of(piece));
-    return ring.started().reached(number) && ring.emptied(piece).reached(Ring::use_of(piece) - 1);
+    // A cancelled job may never be started, but the stream may wait for its bytes. The slot's earlier use comes first all the same.
+    const bool started = ring.started().reached(number) || cancelled.load(std::memory_order_relaxed);
+    return started && ring.emptied(piece).reached(Ring::use_of(piece) - 1);
   }
 };
 using JobPtr = std::shared_ptr<Job>;
@@ -176,6 +182,18 @@ void move(const Job& job, Part part) noexcept {
     move_rows({slot, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows});
   else
     move_rows({destination_place(job, piece), job.transfer.to_pitch, slot, piece.bytes, piece.bytes, piece.rows});
+}
+
+void move_unless_cancelled(Job& job, Part part) noexcept {
+  job.moving.fetch_add(1, std::memory_order_seq_cst);
+  if (!job.cancelled.load(std::memory_order_seq_cst)) move(job, part);
+  job.moving.fetch_sub(1, std::memory_order_release);
+}
+
+/// On the return nobody touches user memory any more, which the caller's caller may free while he handles the exception.
+void cancel(Job& job) noexcept {
+  job.cancelled.store(true, std::memory_order_seq_cst);
+  while (job.moving.load(std::memory_order_acquire) > 0) std::this_thread::yield();
 }
 
 /// The stream's part: between the device and the piece's slot.
@@ -268,6 +286,7 @@ StagingOptions Staging::options() {
 Ring* Staging::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
+    if (ring->given_up.load(std::memory_order_acquire)) continue;
     const bool idle = ring->active.load(std::memory_order_acquire) == 0;
     if (ring->owner == owner && (!idle || ring->slot_bytes >= slot_bytes)) return ring.get();  // one ring a stream while it is in use
     if (idle && ring->slot_bytes >= slot_bytes && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
@@ -348,7 +367,7 @@ JobPtr Staging::claim(Part& part) {
 
 void Staging::count_down(const JobPtr& job) {
   if (job->open.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  job->ring.finished().set(job->number);
+  if (job->finishes) job->ring.finished().set(job->number);
   {
     const std::lock_guard lock{mutex_};
     jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
@@ -370,7 +389,7 @@ void Staging::work() {
     if (const JobPtr job = claim(part)) {
       rouse();  // somebody else is to look for the next part
       lock.unlock();
-      move(*job, part);
+      move_unless_cancelled(*job, part);
       const std::uint64_t piece = job->first_piece + part.piece;
       if (job->ring.parts_left[piece % slots_per_ring].fetch_sub(1, std::memory_order_acq_rel) == 1) {
         (job->side == Side::to_device ? job->ring.filled(piece) : job->ring.emptied(piece)).set(Ring::use_of(piece));
@@ -433,10 +452,15 @@ void stage_with_values(const JobPtr& job, native::stream stream, bool idle, cons
     if (s == driver::ok) s = driver::stream_write_value(stream, ring.passed().place(), job->number);
   }
   if (s != driver::ok) {
-    // Let the stream go on; the ring is given up, since what it was last told cannot be known.
-    if (index < job->count) ring.filled(job->first_piece + index).set(Ring::use_of(job->first_piece + index));
+    // The stream may already wait for the bytes of this piece: workers let it go on, in their turn, without moving any. For the end it
+    // can only wait when everything before was enqueued.
+    if (to_device && index < job->count) job->enqueued.store(++index, std::memory_order_release);
+    job->finishes = !to_device && index == job->count;
+    ring.given_up.store(true, std::memory_order_release);
     ring.active.fetch_add(1, std::memory_order_relaxed);
     job->open.fetch_sub(job->count - index, std::memory_order_acq_rel);
+    cancel(*job);
+    staging().rouse();
   }
   staging().count_down(job);
   check(s, operation);
@@ -455,20 +479,29 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   };
   const auto run_move = [](void* data) {
     const std::unique_ptr<Step> step{static_cast<Step*>(data)};
-    const Job& work = *step->job;
-    for (std::uint32_t part = 0; part < part_count(work, work.piece(step->index)); ++part) move(work, {step->index, part});
+    Job& work = *step->job;
+    for (std::uint32_t part = 0; part < part_count(work, work.piece(step->index)); ++part) move_unless_cancelled(work, {step->index, part});
   };
   const auto run_release = [](void* data) {
     const std::unique_ptr<Step> step{static_cast<Step*>(data)};
     step->job->ring.passed().set(step->job->number);
     Staging::release(step->job->ring);
   };
-  for (std::uint32_t index = 0; index < job->count; ++index) {
-    if (job->side == Side::to_device) enqueue(index, run_move);
-    check(copy_piece(*job, index, stream), operation);
-    if (job->side == Side::to_host) enqueue(index, run_move);
+  try {
+    for (std::uint32_t index = 0; index < job->count; ++index) {
+      if (job->side == Side::to_device) enqueue(index, run_move);
+      check(copy_piece(*job, index, stream), operation);
+      if (job->side == Side::to_host) enqueue(index, run_move);
+    }
+    enqueue(0, run_release);
+  } catch (...) {
+    cancel(*job);
+    try {
+      enqueue(0, run_release);
+    } catch (...) {  // then the ring stays in use: its last copy may still be on its way
+    }
+    throw;
   }
-  enqueue(0, run_release);  // where a check throws before, the ring stays in use: its last copy may still be on its way
 }
 
 /// Rows that lie end to end on both sides are one row.
@@ -490,15 +523,23 @@ void move_rows(const Transfer& t) noexcept {
 }
 
 void stage(Slot& slot, const Transfer& transfer, Side side, bool idle, const char* operation) {
-  Ring& ring = staging().ring_for(slot, transfer.width * transfer.height, operation);
-  const std::lock_guard in_order{ring.mutex};
-  const auto job = std::make_shared<Job>(side, flattened(transfer), ring);
-  job->number = ++ring.jobs;
-  job->first_piece = std::exchange(ring.pieces, ring.pieces + job->count);
-  if (has_stream_values(slot.device))
-    stage_with_values(job, slot.handle, idle && ring.active.load(std::memory_order_acquire) == 1, operation);
-  else
-    stage_with_host_functions(job, slot.handle, operation);
+  const bool with_values = has_stream_values(slot.device);  // asked first: from the numbering on, nothing may fail unseen
+  for (;;) {
+    Ring& ring = staging().ring_for(slot, transfer.width * transfer.height, operation);
+    const std::lock_guard in_order{ring.mutex};
+    if (ring.given_up.load(std::memory_order_acquire)) {  // by another thread, while this one waited for its turn
+      Staging::release(ring);
+      continue;
+    }
+    const auto job = std::make_shared<Job>(side, flattened(transfer), ring);
+    job->number = ++ring.jobs;
+    job->first_piece = std::exchange(ring.pieces, ring.pieces + job->count);
+    if (with_values)
+      stage_with_values(job, slot.handle, idle && ring.active.load(std::memory_order_acquire) == 1, operation);
+    else
+      stage_with_host_functions(job, slot.handle, operation);
+    return;
+  }
 }
 
 }  // namespace detail

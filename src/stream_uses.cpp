@@ -2,6 +2,7 @@
 #include "stream_uses.hpp"
 
 #include "event_pool.hpp"
+#include "host_function.hpp"
 #include "process.hpp"
 #include "scoped_device.hpp"
 #include "spin_lock.hpp"
@@ -151,9 +152,13 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
+  const int device = slot.device;
   free_slot(&slot);
   if (!owned) return;
-  if (const driver::status s = driver::stream_destroy(handle); s != driver::ok) driver::forget_error(s);
+  if (const driver::status s = driver::stream_destroy(handle); s != driver::ok) {
+    driver::forget_error(s);
+    if (driver::classify(s) == errc::device_lost && driver::forgets_host_functions()) discard_host_functions(device);
+  }
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

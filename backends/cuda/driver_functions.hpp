@@ -11,8 +11,9 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
+/// Success and null for a function that this driver does not have.
 template <class Function>
-Function* find_in_driver(const char* name) noexcept {
+cudaError_t find_in_driver(Function*& function, const char* name) noexcept {
   void* address = nullptr;
 #if CUDART_VERSION >= 12050
   cudaDriverEntryPointQueryResult found{};
@@ -23,7 +24,10 @@ Function* find_in_driver(const char* name) noexcept {
 #else
   const cudaError_t e = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault);  // 11.8, beneath HIP 5.2's NVIDIA platform
 #endif
-  return e == cudaSuccess ? reinterpret_cast<Function*>(address) : nullptr;
+  function = e == cudaSuccess ? reinterpret_cast<Function*>(address) : nullptr;
+  if (e != cudaErrorSymbolNotFound) return e;
+  static_cast<void>(cudaGetLastError());  // some versions answer so
+  return cudaSuccess;
 }
 
 /// A driver function, looked up once.
@@ -42,7 +46,8 @@ class DriverFunction {
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaSetDevice(device);
     if (e != cudaSuccess) return e;
-    function = find_in_driver<Function>(name_);
+    e = find_in_driver(function, name_);
+    if (e != cudaSuccess) return e;
     if (function == nullptr) return cudaErrorNotSupported;
     known_.store(function, std::memory_order_relaxed);
     return static_cast<cudaError_t>(function(arguments...));
@@ -82,10 +87,15 @@ inline constexpr auto cuda_stream_device = &cudaStreamGetDevice;
 #else
 // Before 12.8 only the driver knows, by way of the stream's context.
 inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept {
-  const auto context_of = find_in_driver<int(cudaStream_t, void**)>("cuStreamGetCtx");
-  const auto push = find_in_driver<int(void*)>("cuCtxPushCurrent");
-  const auto pop = find_in_driver<int(void**)>("cuCtxPopCurrent");
-  const auto device_of = find_in_driver<int(int*)>("cuCtxGetDevice");
+  int (*context_of)(cudaStream_t, void**) = nullptr;
+  int (*push)(void*) = nullptr;
+  int (*pop)(void**) = nullptr;
+  int (*device_of)(int*) = nullptr;
+  cudaError_t e = find_in_driver(context_of, "cuStreamGetCtx");
+  if (e == cudaSuccess) e = find_in_driver(push, "cuCtxPushCurrent");
+  if (e == cudaSuccess) e = find_in_driver(pop, "cuCtxPopCurrent");
+  if (e == cudaSuccess) e = find_in_driver(device_of, "cuCtxGetDevice");
+  if (e != cudaSuccess) return e;
   if (context_of == nullptr || push == nullptr || pop == nullptr || device_of == nullptr) return cudaErrorNotSupported;
   void* context = nullptr;
   int result = context_of(stream, &context);

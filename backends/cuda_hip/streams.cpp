@@ -44,6 +44,9 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
   return rt::launch_host_func(stream, function, data);
 }
 
+// CUDA's documentation of cudaLaunchHostFunc: not called in the event of an error in the context.
+bool forgets_host_functions() noexcept { return true; }
+
 status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
   return rt::stream_wait_value(stream, place, value);
 }

@@ -161,5 +161,7 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
   });
 }
 
+bool forgets_host_functions() noexcept { return false; }
+
 }  // namespace driver
 }  // namespace runnel::inline RUNNEL_ABI

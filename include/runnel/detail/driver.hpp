@@ -68,6 +68,8 @@ enum class Attribute {
 [[nodiscard]] status stream_wait_event(native::stream, native::event) noexcept;
 /// Calls `function(data)` once, after earlier work and before later work.
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;
+/// Whether functions that wait in a stream are never called once the device is lost.
+[[nodiscard]] bool forgets_host_functions() noexcept;
 // Values in pinned memory, where the device has stream_memory_operations
 /// Later work waits until the value is at least this, as a cyclic difference.
 [[nodiscard]] status stream_wait_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;

@@ -18,6 +18,8 @@ struct EventOptions {
 
 namespace detail {
 
+struct Slot;
+
 class EventBase {
  public:
   EventBase(EventBase&& other) noexcept;
@@ -57,7 +59,7 @@ class EventBase {
   enum class State : unsigned char { usable, moved_from };
 
   void require_valid(const char* operation) const;
-  [[nodiscard]] native::event handle_for(int device);
+  void record_on_fresh(Slot& slot);
   void discard() noexcept;
   bool synchronize_until(std::chrono::steady_clock::time_point deadline) const;
 

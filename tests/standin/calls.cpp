@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calls.hpp"
 
+#include "inspect.hpp"
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -27,10 +29,11 @@ void report() {
                "{\"pid\": %ld, \"calls\": %ld, \"faulted\": %s, \"live_streams\": %zu, \"live_events\": %zu, \"live_pinned\": %zu, "
                "\"live_device\": %zu, \"made_streams\": %zu, \"made_events\": %zu, \"double_destroy\": %ld, \"use_after_destroy\": %ld, "
                "\"unknown_handle\": %ld, \"wrong_device\": %ld, \"double_free\": %ld, \"use_after_free\": %ld, "
-               "\"inside_host_function\": %ld}\n",
+               "\"inside_host_function\": %ld, \"fault_call\": \"%s\"}\n",
                static_cast<long>(getpid()), now.calls, now.faulted ? "true" : "false", now.streams.live(), now.events.live(),
                now.blocks.live(Memory::pinned), now.blocks.live(Memory::device), now.streams.made(), now.events.made(), m.double_destroy,
-               m.use_after_destroy, m.unknown_handle, m.wrong_device, m.double_free, m.use_after_free, m.inside_host_function);
+               m.use_after_destroy, m.unknown_handle, m.wrong_device, m.double_free, m.use_after_free, m.inside_host_function,
+               now.fault_call);
   std::fclose(out);
 }
 
@@ -39,13 +42,16 @@ void report() {
 
 void in_child() { forked = used.load(); }
 
+// CUDA calls no function that was launched into a context once an error has ended it.
+bool is_context_lost(int code) { return code == 214 || code == 220 || (700 <= code && code <= 719 && (code < 703 || code > 709)); }
+
 void first_use() {
   if (!used.exchange(true)) pthread_atfork(nullptr, nullptr, in_child);
 }
 
 }  // namespace
 
-Verdict begin_call(Call kind) {
+Verdict begin_call(Call kind, const char* name) {
   // A child has none of its parent's threads, and the mutex may be held by one of them.
   if (forked) return {vendor::not_initialized, false};
   first_use();
@@ -60,8 +66,11 @@ Verdict begin_call(Call kind) {
   if (now.sticky) return {s.fault.code, kind == Call::releases};
   if (s.fault.form != FaultForm::none && now.calls == s.fault.call) {
     now.faulted = true;
+    now.fault_call = name;
+    now.fault_in_release = kind == Call::releases;
     now.sticky = s.fault.form == FaultForm::sticky;
-    return {s.fault.code, s.fault.form == FaultForm::executed && kind != Call::makes};
+    if (now.sticky && is_context_lost(s.fault.code)) engine().drop_host_functions();
+    return {s.fault.code, now.sticky ? kind == Call::releases : s.fault.form == FaultForm::executed && kind != Call::makes};
   }
   if (s.devices == 0 && kind != Call::anywhere) return {vendor::no_device, false};
   return {};
@@ -74,3 +83,21 @@ vendor::Error end_call(int code) {
 }
 
 }  // namespace standin
+
+using namespace standin;
+
+extern "C" void standin_inspect(StandinView* view) {
+  const Lock lock{engine().mutex};
+  State& now = state();
+  *view = {now.calls,
+           now.faulted,
+           now.sticky,
+           now.fault_in_release,
+           now.fault_call,
+           this_thread().device,
+           this_thread().last_error,
+           now.streams.live(),
+           now.events.live(),
+           now.blocks.live(Memory::pinned),
+           now.blocks.live(Memory::device)};
+}

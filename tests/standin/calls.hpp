@@ -21,14 +21,14 @@ struct Verdict {
   int code = vendor::ok;
   bool execute = true;
 };
-/// Counts the call.
-Verdict begin_call(Call kind);
+/// Counts the call; `name` is the entry point's, for the report.
+Verdict begin_call(Call kind, const char* name);
 vendor::Error end_call(int code);
 
 /// `body(lock)` returns a vendor::Code, and runs with the engine's mutex held.
 template <class Body>
-vendor::Error call(Call kind, Body&& body) {
-  const Verdict verdict = begin_call(kind);
+vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
+  const Verdict verdict = begin_call(kind, name);
   int code = verdict.code;
   if (verdict.execute) {
     Lock lock{engine().mutex};
@@ -38,8 +38,8 @@ vendor::Error call(Call kind, Body&& body) {
   return end_call(code);
 }
 template <class Body>
-vendor::Error call(Body&& body) {
-  return call(Call::plain, static_cast<Body&&>(body));
+vendor::Error call(Body&& body, const char* name = __builtin_FUNCTION()) {
+  return call(Call::plain, static_cast<Body&&>(body), name);
 }
 
 // With the engine's mutex held; each returns a vendor::Code

@@ -20,13 +20,23 @@ namespace {
 
 thread_local std::vector<std::uintptr_t> contexts;
 
+/// The driver's functions leave the runtime's last error as it is.
+template <class Body>
+int driver_call(Body&& body, const char* name) {
+  const int last_error = this_thread().last_error;
+  const int code = call(static_cast<Body&&>(body), name);
+  this_thread().last_error = last_error;
+  return code;
+}
+
 template <class Value>
 int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
-  return call([&](Lock&) { return fill_elements(reinterpret_cast<void*>(to), &value, sizeof value, count, stream); });
+  const auto body = [&](Lock&) { return fill_elements(reinterpret_cast<void*>(to), &value, sizeof value, count, stream); };
+  return driver_call(body, sizeof value == 2 ? "cuMemsetD16Async" : "cuMemsetD32Async");
 }
 
 int value_operation(cudaStream_t handle, unsigned long long place, std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
-  return call([&](Lock&) {
+  const auto body = [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().memory_operations) return vendor::not_supported;
@@ -39,7 +49,8 @@ int value_operation(cudaStream_t handle, unsigned long long place, std::function
     operation->run = [run = std::move(run), value] { run(std::atomic_ref{*value}); };
     engine().submit(*stream, std::move(operation));
     return vendor::ok;
-  });
+  };
+  return driver_call(body, waits ? "cuStreamWaitValue32" : "cuStreamWriteValue32");
 }
 
 int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t least, unsigned int flags) {
@@ -58,7 +69,7 @@ int write_value(cudaStream_t stream, unsigned long long place, std::uint32_t wri
 
 int context_of(cudaStream_t stream, void** context) {
   int device = 0;
-  const int code = call([&](Lock&) { return device_of(stream, device); });
+  const int code = driver_call([&](Lock&) { return device_of(stream, device); }, "cuStreamGetCtx");
   *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(device) + 1);
   return code;
 }
@@ -99,11 +110,13 @@ void* find(std::string_view name) {
 }
 
 cudaError_t entry_point(const char* name, void** function, cudaDriverEntryPointQueryResult* found) {
-  return call([&](Lock&) {
-    *function = find(name);
-    if (found != nullptr) *found = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
-    return vendor::ok;
-  });
+  return call(
+      [&](Lock&) {
+        *function = find(name);
+        if (found != nullptr) *found = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+        return vendor::ok;
+      },
+      "cudaGetDriverEntryPoint");
 }
 
 }  // namespace

@@ -108,6 +108,12 @@ bool Engine::untouched_by_pending(Range range) const {
   });
 }
 
+void Engine::drop_host_functions() {
+  for (const auto& [number, operation] : pending_) {
+    if (operation->is_host_function && !operation->begun) operation->run = nullptr;
+  }
+}
+
 void Engine::wake() {
   if (idle_ > 0) {
     work_.notify_one();
@@ -153,6 +159,7 @@ void Engine::work() {
     }
     const OperationPtr operation = ready_[i];
     ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
+    operation->begun = true;
     if (!ready_.empty()) wake();
     lock.unlock();
     if (operation->run) {

@@ -36,6 +36,7 @@ struct Operation {
   std::vector<std::shared_ptr<Operation>> after;
   std::size_t unmet = 0;
   bool demanded = false;
+  bool begun = false;
   bool done = false;
   Clock::time_point due;
   Clock::time_point finished;
@@ -77,6 +78,8 @@ class Engine {
   void wait_for_device(Lock& lock, int device);
   [[nodiscard]] bool legacy_is_idle(int device) const;
   [[nodiscard]] std::vector<OperationPtr> legacy_tails(int device) const;
+  /// Those that have not begun will not run; what comes after them does.
+  void drop_host_functions();
   /// Whether nothing that is still to run can see these bytes: then they may be overwritten with poison.
   [[nodiscard]] bool untouched_by_pending(Range range) const;
 

@@ -97,6 +97,8 @@ struct State {
   long calls = 0;
   bool sticky = false;
   bool faulted = false;
+  bool fault_in_release = false;
+  const char* fault_call = "";
 
   StreamPtr make_stream(int device, StreamKind kind, int priority);
   /// Also takes the null stream and the per-thread one, of the current device; null for a handle that is not live.

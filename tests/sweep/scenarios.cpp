@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Short programs over the public API for the fault sweep. `sweep_scenarios` lists them with the environment each wants; with a name it
+/// runs one, checks the invariants, and prints what it saw. Destructors run outside the attempts: nothing may come out of them.
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "checker.hpp"
+
+namespace {
+using namespace runnel;
+using namespace sweep;
+using namespace std::chrono_literals;
+
+constexpr Device first{0};
+constexpr Device second{1};
+
+/// Sets the thread's current stream, after which snapshots make no call.
+bool begin(Checker& c) {
+  return c.attempt("current_stream", [] { static_cast<void>(current_stream()); });
+}
+
+/// Holds a stream until opened.
+class Gate {
+ public:
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() { open(); }
+  bool close_on(Checker& c, StreamRef stream) {
+    return c.attempt("close a gate", [&] {
+      stream.launch_host_func([state = state_, alive = Callable{}] {
+        std::unique_lock lock{state->mutex};
+        state->changed.wait_for(lock, patience, [&] { return state->open; });
+      });
+    });
+  }
+  void open() {
+    const std::lock_guard lock{state_->mutex};
+    state_->open = true;
+    state_->changed.notify_all();
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+std::vector<int> numbers(std::size_t n, int from = 1) {
+  std::vector<int> v(n);
+  std::iota(v.begin(), v.end(), from);
+  return v;
+}
+
+/// Work that is under way, on objects that are there before the fault: it must arrive, and the objects must stay usable.
+struct Bystander {
+  std::optional<Stream> stream;
+  std::optional<PinnedBuffer<int>> in, out;
+  std::optional<DeviceBuffer<int>> between;
+  std::atomic<int> ran{0};
+
+  bool start(Checker& c) {
+    if (!begin(c)) return false;
+    const bool made = c.attempt("bystander: Stream", [&] { stream.emplace(); }) &&
+                      c.attempt("bystander: PinnedBuffer", [&] { in.emplace(64U); }) &&
+                      c.attempt("bystander: PinnedBuffer", [&] { out.emplace(64U); }) &&
+                      c.attempt("bystander: DeviceBuffer", [&] { between.emplace(64U, *stream); });
+    if (!made) return false;
+    std::iota(in->begin(), in->end(), 7);
+    std::fill(out->begin(), out->end(), 0);
+    return c.attempt("bystander: copy in", [&] { copy(*stream, *between, *in); }) &&
+           c.attempt("bystander: copy out", [&] { copy(*stream, *out, *between); }) &&
+           c.attempt("bystander: host function", [&] { stream->launch_host_func(Callable{&ran}); });
+  }
+  bool check(Checker& c) {
+    if (!c.attempt("bystander: synchronize", [&] { stream->synchronize(); })) return false;
+    c.require(std::equal(in->begin(), in->end(), out->begin()), "work enqueued before the fault did not arrive");
+    c.require(ran == 1, "a host function enqueued before the fault did not run once");
+    return c.attempt("bystander: use again", [&] {
+      fill(*stream, *out, 3);
+      stream->synchronize();
+    }) && (c.require(std::all_of(out->begin(), out->end(), [](int x) { return x == 3; }), "a later fill did not arrive"), true);
+  }
+};
+
+void streams(Checker& c) {
+  if (!begin(c)) return;
+  std::optional<Stream> plain, urgent, blocking;
+  if (!c.attempt("Stream", [&] { plain.emplace(); })) return;
+  if (!c.attempt("Stream, priority", [&] { urgent.emplace(StreamOptions{.priority = Priority::high, .name = "urgent"}); })) return;
+  if (!c.attempt("Stream, blocking", [&] { blocking.emplace(first, StreamOptions{.blocking = true}); })) return;
+  if (!c.attempt("priority", [&] { c.require(urgent->priority() <= plain->priority(), "the priority is lost"); })) return;
+  c.require(blocking->blocking() && !plain->blocking(), "blocking is not what was asked for");
+  Stream moved{std::move(*plain)};
+  if (!c.attempt("synchronize", [&] { moved.synchronize(); })) return;
+  if (!c.attempt("query", [&] { static_cast<void>(moved.query()); })) return;
+  *urgent = std::move(moved);
+  static_cast<void>(c.attempt("synchronize", [&] { urgent->synchronize(); }));
+}
+
+void wait_stream(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> other;
+  std::optional<PinnedBuffer<int>> result;
+  if (!c.attempt("Stream", [&] { other.emplace(); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { result.emplace(64U); })) return;
+  Gate gate;
+  if (!gate.close_on(c, *b.stream)) return;
+  if (!c.attempt("fill", [&] { fill(*b.stream, *b.between, 9); })) return;
+  if (!c.attempt("wait_stream", [&] { other->wait_stream(*b.stream); })) return;
+  if (!c.attempt("copy", [&] { copy(*other, *result, *b.between); })) return;
+  gate.open();
+  if (!c.attempt("synchronize", [&] { other->synchronize(); })) return;
+  c.require(std::all_of(result->begin(), result->end(), [](int x) { return x == 9; }), "the copy did not wait");
+  static_cast<void>(b.check(c));
+}
+
+void wait_default_streams(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<StreamRef> far, near;
+  c.keeps_events(2);
+  if (!c.attempt("default_stream", [&] { far = second.default_stream(); })) return;
+  if (!c.attempt("default_stream", [&] { near = first.default_stream(); })) return;
+  if (!c.attempt("wait_stream", [&] { far->wait_stream(*b.stream); })) return;
+  if (!c.attempt("wait_stream", [&] { near->wait_stream(*far); })) return;
+  if (!c.attempt("wait_stream", [&] { b.stream->wait_stream(*near); })) return;
+  if (!c.attempt("query", [&] { static_cast<void>(far->query()); })) return;
+  if (!c.attempt("synchronize", [&] { far->synchronize(); })) return;
+  if (!c.attempt("per_thread_default", [&] { StreamRef::per_thread_default(first).synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void events(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> other;
+  if (!c.attempt("Stream", [&] { other.emplace(); })) return;
+  std::optional<Event> made;
+  Event event;
+  Gate gate;
+  if (!gate.close_on(c, *other)) return;
+  if (!c.attempt("Event of a stream", [&] { made.emplace(*other); })) return;
+  // What an event marked stays marked when recording it again fails.
+  if (!c.attempt("record again", [&] {
+        try {
+          made->record(*other);
+        } catch (...) {
+          if (c.sound()) c.require(!made->query(), "a failed record forgot the one before");
+          throw;
+        }
+      }))
+    return;
+  if (!c.attempt("record", [&] { event.record(*other); })) return;
+  if (!c.attempt("query", [&] { c.require(!made->query(), "an event behind a gate is complete"); })) return;
+  if (!c.attempt("wait_event", [&] { b.stream->wait_event(event); })) return;
+  gate.open();
+  if (!c.attempt("synchronize", [&] { event.synchronize(); })) return;
+  if (!c.attempt("synchronize_for", [&] { c.require(made->synchronize_for(patience), "the event never comes"); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void timed_events(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<TimedEvent> start, stop;
+  if (!c.attempt("TimedEvent", [&] { start.emplace(*b.stream); })) return;
+  if (!c.attempt("host function", [&] { b.stream->launch_host_func(Callable{}); })) return;
+  if (!c.attempt("TimedEvent", [&] { stop.emplace(*b.stream); })) return;
+  if (!c.attempt("synchronize", [&] { stop->synchronize(); })) return;
+  // 600 from the difference itself says "not ready", as it should.
+  if (!c.attempt("difference", [&] { c.require(*stop - *start >= 0ns, "time runs backwards"); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void event_options(Checker& c) {
+  if (!begin(c)) return;
+  std::optional<Stream> stream;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  Event patient{EventOptions{.blocking_wait = true}};
+  Event shared{EventOptions{.interprocess = true}};
+  // The native event is made at the first record; one that fails leaves a count behind only together with its event.
+  if (!c.attempt("record a blocking event", [&] { patient.record(*stream); })) return;
+  if (!c.attempt("record an interprocess event", [&] { shared.record(*stream); })) return;
+  if (!c.attempt("synchronize", [&] { patient.synchronize(); })) return;
+  if (!c.attempt("synchronize", [&] { shared.synchronize(); })) return;
+  patient = Event{};
+}
+
+void event_moves_between_devices(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> far;
+  if (!c.attempt("Stream", [&] { far.emplace(second); })) return;
+  Gate gate;
+  if (!gate.close_on(c, *b.stream)) return;
+  Event event;
+  if (!c.attempt("record here", [&] { event.record(*b.stream); })) return;
+  if (!c.attempt("record there", [&] {
+        try {
+          event.record(*far);
+        } catch (...) {
+          if (c.sound()) c.require(!event.query() && event.device() == first, "a failed record forgot the one before");
+          throw;
+        }
+      }))
+    return;
+  c.require(event.device() == second, "the event is on the wrong device");
+  if (!c.attempt("synchronize", [&] { event.synchronize(); })) return;
+  gate.open();
+  static_cast<void>(b.check(c));
+}
+
+void pool(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<StreamPool> pool;
+  std::array<std::optional<StreamLease>, 4> leases;
+  if (!c.attempt("StreamPool", [&] { pool.emplace(first, StreamPoolOptions{.size = 2, .max = 4}); })) return;
+  for (auto& lease : leases)
+    if (!c.attempt("acquire", [&] { lease.emplace(pool->acquire()); })) return;
+  c.require(pool->leased() == 4 && pool->size() == 4 && pool->growth() == 2, "the pool counts wrongly");
+  if (!c.attempt("wait_stream", [&] { leases[0]->wait_stream(*b.stream); })) return;
+  if (!c.attempt("use", [&] { leases[0]->launch_host_func(Callable{}); })) return;
+  leases[1].reset();
+  if (!c.attempt("acquire again", [&] { leases[1].emplace(pool->acquire()); })) return;
+  pool.reset();
+  if (!c.attempt("synchronize", [&] { leases[0]->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void copies_pinned(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<PinnedBuffer<int>> in, out;
+  std::optional<DeviceBuffer<int>> one, two;
+  if (!c.attempt("PinnedBuffer", [&] { in.emplace(4096U); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { out.emplace(4096U); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { one.emplace(4096U, *b.stream); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { two.emplace(4096U, *b.stream); })) return;
+  std::iota(in->begin(), in->end(), 1);
+  if (!c.attempt("copy, unknown kinds", [&] { copy_bytes(*b.stream, one->data(), in->data(), in->size_bytes()); })) return;
+  if (!c.attempt("copy, device to device", [&] { copy(*b.stream, *two, *one); })) return;
+  if (!c.attempt("copy, block", [&] { copy(*b.stream, *out, *two, Pageable::block); })) return;
+  if (!c.attempt("copy, host to host", [&] { copy_bytes(*b.stream, out->data(), in->data(), 64); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  c.require(std::equal(in->begin(), in->end(), out->begin()), "wrong bytes");
+  in.reset();
+  // The block was in use by the stream: it comes back once that is over.
+  if (!c.attempt("PinnedBuffer again", [&] { in.emplace(4096U); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void copies_small(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  const std::vector<int> in = numbers(1000);
+  std::vector<int> out(1000);
+  std::optional<DeviceBuffer<int>> on_device;
+  if (!c.attempt("DeviceBuffer", [&] { on_device.emplace(1000U, *b.stream); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  if (!c.attempt("copy in", [&] { copy(*b.stream, *on_device, in); })) return;
+  if (!c.attempt("copy out", [&] { copy(*b.stream, out, *on_device); })) return;
+  if (!c.attempt("copy, block", [&] { copy(*b.stream, out, *on_device, Pageable::block); })) return;
+  if (!c.attempt("copy, host to host", [&] { copy(*b.stream, std::span{out}.first(10), std::span{in}.first(10)); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  c.require(in == out, "wrong bytes");
+  static_cast<void>(b.check(c));
+}
+
+/// More pieces than a ring has slots.
+constexpr std::size_t large = (std::size_t{5} << 20) / sizeof(int);
+
+/// A copy that throws is done with the caller's memory: he may free it in the next line.
+void copies_staged(Checker& c, bool busy, std::size_t size) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> stream;
+  std::optional<DeviceBuffer<int>> on_device;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { on_device.emplace(size, *stream); })) return;
+  if (!busy && !c.attempt("synchronize", [&] { stream->synchronize(); })) return;
+  // Of the copies that went well; never freed, since where the runtime is lost nobody can wait for what is under way.
+  auto& in = *new std::vector<std::vector<int>>;
+  auto& out = *new std::vector<std::vector<int>>;
+  for (int i = 0; i < 2; ++i) {
+    Gate gate;
+    if (busy && !gate.close_on(c, *stream)) return;
+    if (!c.attempt("staged copy in", [&] {
+          std::vector<int> source = numbers(size, i);
+          copy(*stream, *on_device, source);
+          in.push_back(std::move(source));
+        }))
+      return;
+    if (!c.attempt("staged copy out", [&] {
+          std::vector<int> target(size, -1);
+          copy(*stream, target, *on_device);
+          out.push_back(std::move(target));
+        }))
+      return;
+    gate.open();
+  }
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
+  for (std::size_t i = 0; i < in.size(); ++i) c.require(in[i] == out[i], "wrong bytes");
+  static_cast<void>(b.check(c));
+}
+void copies_staged_idle(Checker& c) { copies_staged(c, false, large); }
+void copies_staged_busy(Checker& c) { copies_staged(c, true, large); }
+void copies_staged_short(Checker& c) { copies_staged(c, true, std::size_t{200000}); }
+
+void copies_2d(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  constexpr std::size_t width = 300, height = 400, pitch = 512;
+  std::vector<unsigned char> in(pitch * height), out(pitch * height);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 7);
+  std::optional<DeviceBuffer<unsigned char>> one, two;
+  if (!c.attempt("DeviceBuffer", [&] { one.emplace(pitch * height, *b.stream); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { two.emplace(pitch * height, *b.stream); })) return;
+  if (!c.attempt("copy_2d in", [&] { copy_2d(*b.stream, one->data(), width, in.data(), pitch, width, height); })) return;
+  if (!c.attempt("copy_2d on the device", [&] { copy_2d(*b.stream, two->data(), pitch, one->data(), width, width, height); })) return;
+  if (!c.attempt("copy_2d out", [&] { copy_2d(*b.stream, out.data(), pitch, two->data(), pitch, width, height); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  for (std::size_t row = 0; row < height; ++row)
+    if (std::memcmp(&in[row * pitch], &out[row * pitch], width) != 0) return c.violation("wrong bytes in row %zu", row);
+  static_cast<void>(b.check(c));
+}
+
+struct Wide {
+  int a, b, c;
+  bool operator==(const Wide&) const = default;
+};
+
+void fills(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<DeviceBuffer<Wide>> wide;
+  std::optional<DeviceBuffer<short>> two;
+  std::optional<PinnedBuffer<Wide>> wide_out;
+  std::optional<PinnedBuffer<short>> two_out;
+  std::vector<int> ordinary(100);
+  std::vector<Wide> ordinary_wide(100);
+  if (!c.attempt("DeviceBuffer", [&] { wide.emplace(1000U, *b.stream); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { two.emplace(1000U, *b.stream); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { wide_out.emplace(1000U); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { two_out.emplace(1000U); })) return;
+  if (!c.attempt("fill, 12 bytes", [&] { fill(*b.stream, *wide, Wide{1, 2, 3}); })) return;
+  if (!c.attempt("fill, 2 bytes", [&] { fill(*b.stream, *two, short{0x0102}); })) return;
+  if (!c.attempt("fill, 4 bytes", [&] { fill(*b.stream, DeviceSpan<int>{reinterpret_cast<int*>(two->data()), 2}, 0x01020304); })) return;
+  if (!c.attempt("fill, ordinary memory", [&] { fill(*b.stream, ordinary, 5); })) return;
+  if (!c.attempt("fill, ordinary memory, wide", [&] { fill(*b.stream, ordinary_wide, Wide{4, 5, 6}); })) return;
+  if (!c.attempt("fill_2d", [&] { fill_2d(*b.stream, two->data(), 100, 1, 50, 4); })) return;
+  if (!c.attempt("copy", [&] { copy(*b.stream, *wide_out, *wide); })) return;
+  if (!c.attempt("copy", [&] { copy(*b.stream, *two_out, *two); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  c.require(std::all_of(wide_out->begin(), wide_out->end(), [](Wide w) { return w == Wide{1, 2, 3}; }), "wrong bytes, wide");
+  c.require((*two_out)[999] == 0x0102 && (*two_out)[0] == 0x0101, "wrong bytes, two");
+  c.require(std::count(ordinary.begin(), ordinary.end(), 5) == 100, "wrong bytes, ordinary");
+  c.require(std::count(ordinary_wide.begin(), ordinary_wide.end(), Wide{4, 5, 6}) == 100, "wrong bytes, ordinary, wide");
+  static_cast<void>(b.check(c));
+}
+
+void host_functions(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 3; ++i)
+    if (!c.attempt("host function", [&] { b.stream->launch_host_func(Callable{&ran}); })) return;
+  if (!c.attempt("throwing host function", [&] { b.stream->launch_host_func([alive = Callable{}] { throw std::runtime_error{"mine"}; }); }))
+    return;
+  bool delivered = false;
+  if (!c.attempt("synchronize", [&] {
+        try {
+          b.stream->synchronize();
+        } catch (const std::runtime_error& error) {
+          if (std::strcmp(error.what(), "mine") != 0) throw;
+          delivered = true;
+        }
+      }))
+    return;
+  c.require(delivered, "the exception of a host function is lost");
+  c.require(ran == 3, "a host function did not run once");
+  static_cast<void>(b.check(c));
+}
+
+/// Functions that wait in a stream when the runtime is lost never run, and are destroyed all the same.
+void host_functions_queued(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::atomic<int> ran{0};
+  Gate gate;
+  if (!gate.close_on(c, *b.stream)) return;
+  for (int i = 0; i < 3; ++i)
+    if (!c.attempt("host function", [&] { b.stream->launch_host_func(Callable{&ran}); })) return;
+  if (!c.attempt("query", [&] { c.require(!b.stream->query(), "the gate is open"); })) return;
+  gate.open();
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  c.require(ran == 3, "a host function did not run once");
+  static_cast<void>(b.check(c));
+}
+
+void guards(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> other;
+  if (!c.attempt("Stream", [&] { other.emplace(); })) return;
+  if (!c.attempt("StreamGuard", [&] {
+        StreamGuard guard{*other};
+        c.require(current_stream() == *other, "not guarded");
+        guard.reset(*b.stream);
+        c.require(current_stream() == *b.stream, "not guarded anew");
+      }))
+    return;
+  if (!c.attempt("StreamContext", [&] {
+        const StreamContext here;
+        const StreamContext::Guard with{here};
+      }))
+    return;
+  if (!c.attempt("synchronize", [&] { synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void guards_on_two_devices(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> here, far;
+  if (!c.attempt("Stream", [&] { here.emplace(); })) return;
+  if (!c.attempt("Stream", [&] { far.emplace(second); })) return;
+  const auto untouched = [&](const char* what, auto&& f) {
+    return c.attempt(what, [&] {
+      const std::uint64_t of_second = current_stream(second).id();
+      const std::uint64_t of_first = current_stream(first).id();
+      try {
+        f();
+      } catch (...) {
+        if (c.sound()) c.require(current_stream(first).id() == of_first && current_stream(second).id() == of_second, what);
+        throw;
+      }
+      c.require(current_stream(first).id() == of_first && current_stream(second).id() == of_second, what);
+    });
+  };
+  if (!untouched("DeviceGuard", [&] {
+        const DeviceGuard guard{second};
+        c.require(Device::current() == second, "not guarded");
+      }))
+    return;
+  if (!untouched("StreamGuard", [&] {
+        const StreamGuard guard{*far};
+        c.require(Device::current() == second, "not guarded");
+      }))
+    return;
+  if (!untouched("StreamGuard, reset", [&] {
+        StreamGuard guard{*here};
+        guard.reset(*far);
+        c.require(current_stream() == *far, "not guarded");
+        guard.reset(*b.stream);
+        c.require(current_stream() == *b.stream, "not guarded anew");
+      }))
+    return;
+  std::optional<StreamContext> there;
+  if (!untouched("StreamContext", [&] {
+        const StreamGuard guard{*far};
+        there.emplace();
+      }))
+    return;
+  if (!untouched("StreamContext::Guard", [&] {
+        const StreamContext::Guard with{*there};
+        c.require(current_stream() == *far, "the context is not applied");
+      }))
+    return;
+  if (!untouched("use", [&] {
+        const StreamGuard restores{*here};
+        const StreamGuard also{*far};
+        b.stream->use();
+        second.default_stream().use();
+      }))
+    return;
+  if (!untouched("Device::use", [&] {
+        const DeviceGuard restores{first};
+        second.use();
+        first.use();
+      }))
+    return;
+  static_cast<void>(b.check(c));
+}
+
+void buffers(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> other, shortlived;
+  c.keeps_stream();
+  if (!c.attempt("Stream", [&] { other.emplace(); })) return;
+  if (!c.attempt("Stream", [&] { shortlived.emplace(); })) return;
+  for (int i = 0; i < 2; ++i) {
+    std::optional<DeviceBuffer<int>> one, two;
+    std::optional<PinnedBuffer<int>> host;
+    if (!c.attempt("PinnedBuffer", [&] { host.emplace(256U); })) return;
+    if (!c.attempt("DeviceBuffer", [&] { one.emplace(256U, *other); })) return;
+    if (i == 0 && !c.attempt("DeviceBuffer", [&] { two.emplace(256U, *shortlived); })) return;
+    if (!c.attempt("fill", [&] { fill(*other, *host, 1); })) return;
+    if (!c.attempt("record_stream", [&] { one->record_stream(*b.stream); })) return;
+    if (!c.attempt("copy", [&] { copy(*other, *one, *host); })) return;
+    if (i == 0) shortlived.reset();  // before its buffer
+  }
+  if (!c.attempt("synchronize", [&] { other->synchronize(); })) return;
+  if (!c.attempt("pointer_info", [&] { c.require(pointer_info(b.in->data()).kind == MemoryKind::pinned, "wrong kind"); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void native_handles(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> made, wrapped;
+  if (!c.attempt("Stream", [&] { made.emplace(); })) return;
+  const native::stream handle = made->release();
+  made.reset();
+  // Until it is wrapped, the handle is the caller's, also when wrapping fails; so the last line of defence is a wrapper that must work.
+  const bool done = c.attempt("from_native, take", [&] { wrapped.emplace(Stream::from_native(handle, first, Ownership::take)); });
+  if (!done) {
+    try {
+      wrapped.emplace(Stream::from_native(handle, first, Ownership::take));
+    } catch (const Error&) {
+      std::printf("the handle stays with its caller\n");
+    }
+    return;
+  }
+  std::optional<Stream> view;
+  if (!c.attempt("from_native, borrow", [&] { view.emplace(Stream::from_native(handle, Ownership::borrow)); })) return;
+  if (!c.attempt("host function", [&] { view->launch_host_func(Callable{}); })) return;
+  std::optional<Event> event;
+  if (!c.attempt("Event", [&] { event.emplace(*view); })) return;
+  std::optional<Event> again{Event::from_native(event->native(), first, Ownership::borrow)};
+  if (!c.attempt("wait_event", [&] { b.stream->wait_event(*again); })) return;
+  if (!c.attempt("synchronize", [&] { view->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void bounded_waits(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  Gate gate;
+  if (!gate.close_on(c, *b.stream)) return;
+  if (!c.attempt("synchronize_for, too short", [&] { c.require(!b.stream->synchronize_for(1ms), "returned early"); })) return;
+  gate.open();
+  if (!c.attempt("synchronize_for", [&] { c.require(b.stream->synchronize_for(patience), "never comes"); })) return;
+  if (!c.attempt("Device::synchronize", [&] { first.synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void device_properties(Checker& c) {
+  if (!begin(c)) return;
+  if (!c.attempt("count", [&] { static_cast<void>(Device::count()); })) return;
+  if (!c.attempt("name", [&] { c.require(!second.name().empty(), "no name"); })) return;
+  if (!c.attempt("memory_info", [&] { c.require(second.memory_info().total > 0, "no memory"); })) return;
+  if (!c.attempt("priority_range", [&] { static_cast<void>(second.priority_range()); })) return;
+  if (!c.attempt("multiprocessor_count", [&] { c.require(second.multiprocessor_count() > 0, "none"); })) return;
+  if (!c.attempt("memory_pools", [&] { c.require(second.memory_pools(), "none"); })) return;
+  if (!c.attempt("stream_memory_operations", [&] { static_cast<void>(second.stream_memory_operations()); })) return;
+  if (!c.attempt("can_access_peer", [&] { c.require(first.can_access_peer(second), "cannot"); })) return;
+  if (!c.attempt("enable_peer_access", [&] { second.enable_peer_access(first); })) return;
+  if (!c.attempt("enable_peer_access again", [&] { second.enable_peer_access(first); })) return;
+  if (!c.attempt("disable_peer_access", [&] { second.disable_peer_access(first); })) return;
+  if (!c.attempt("synchronize", [&] { second.synchronize(); })) return;
+  static_cast<void>(c.attempt("current", [&] { c.require(Device::current() == first, "another device"); }));
+}
+
+void two_devices(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> far;
+  std::optional<DeviceBuffer<int>> there;
+  std::vector<int> out(64);
+  if (!c.attempt("Stream", [&] { far.emplace(second); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *far); })) return;
+  if (!c.attempt("wait_stream", [&] { far->wait_stream(*b.stream); })) return;
+  if (!c.attempt("copy across", [&] { copy(*far, *there, *b.between); })) return;
+  if (!c.attempt("copy out", [&] { copy(*far, out, *there); })) return;
+  if (!c.attempt("wait_stream", [&] { b.stream->wait_stream(*far); })) return;
+  if (!c.attempt("synchronize", [&] { far->synchronize(); })) return;
+  c.require(std::equal(out.begin(), out.end(), b.in->begin()), "wrong bytes");
+  static_cast<void>(b.check(c));
+}
+
+struct Scenario {
+  const char* name;
+  void (*run)(Checker&);
+  const char* environment = "";
+};
+constexpr Scenario scenarios[] = {
+    {"streams", streams},
+    {"wait_stream", wait_stream},
+    {"wait_default_streams", wait_default_streams, "STANDIN_DEVICES=2"},
+    {"events", events},
+    {"timed_events", timed_events},
+    {"event_options", event_options},
+    {"event_moves_between_devices", event_moves_between_devices, "STANDIN_DEVICES=2"},
+    {"pool", pool},
+    {"copies_pinned", copies_pinned},
+    {"copies_small", copies_small},
+    {"copies_staged_idle", copies_staged_idle},
+    {"copies_staged_busy", copies_staged_busy},
+    {"copies_staged_short", copies_staged_short},
+    {"copies_staged_by_host_functions", copies_staged_busy, "STANDIN_MEMORY_OPERATIONS=0"},
+    {"copies_2d", copies_2d},
+    {"fills", fills},
+    {"host_functions", host_functions},
+    {"host_functions_queued", host_functions_queued},
+    {"guards", guards},
+    {"guards_on_two_devices", guards_on_two_devices, "STANDIN_DEVICES=2"},
+    {"buffers", buffers},
+    {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
+    {"native_handles", native_handles},
+    {"bounded_waits", bounded_waits},
+    {"device_properties", device_properties, "STANDIN_DEVICES=2"},
+    {"two_devices", two_devices, "STANDIN_DEVICES=2"},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 1) {
+    for (const Scenario& scenario : scenarios) std::printf("%s %s\n", scenario.name, scenario.environment);
+    return 0;
+  }
+  for (const Scenario& scenario : scenarios) {
+    if (std::strcmp(argv[1], scenario.name) != 0) continue;
+    Checker checker;
+    scenario.run(checker);
+    checker.finish();
+    return checker.report(scenario.name);
+  }
+  std::fprintf(stderr, "usage: sweep_scenarios [scenario]\n");
+  return 2;
+}

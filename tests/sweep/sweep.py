@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails every runtime call of every scenario in turn, in each form and with each code, on a stand-in runtime. Each run must end by itself,
+in time, with exit status 0 and its own checks passed; the stand-in must have seen no misuse and no leak. Exits 1 if anything did not hold."""
+import argparse
+import collections
+import concurrent.futures
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+FORMS = ["refused", "executed", "sticky"]
+# 600 is an answer of queries, so it is only tried there; 123456 is a number that nobody knows.
+CODES = [2, 4, 35, 46, 100, 101, 201, 400, 700, 719, 900, 901, 902, 903, 904, 905, 906, 907, 908, 999, 123456]
+NOT_READY = 600
+MISUSE = ["double_destroy", "use_after_destroy", "unknown_handle", "wrong_device", "double_free", "use_after_free", "inside_host_function"]
+# A copy through pinned memory that fails gives its ring up, and the next one makes another: two blocks each.
+PINNED_KEPT = 4
+
+Run = collections.namedtuple("Run", "scenario call form code")
+
+
+class Sweep:
+    def __init__(self, arguments):
+        self.program = arguments.scenarios
+        self.limit = arguments.limit
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith(("STANDIN_", "RUNNEL_"))}
+        self.environment["LD_LIBRARY_PATH"] = os.path.dirname(os.path.abspath(arguments.standin))
+        self.environment["STANDIN_SCHEDULER"] = arguments.scheduler
+        self.environment["RUNNEL_STAGING_WORKERS"] = "1"
+        for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
+            self.environment.setdefault(sanitizer, "allocator_may_return_null=1")
+        self.scenarios = {}
+        listing = subprocess.run([self.program], check=True, capture_output=True, text=True, env=self.environment).stdout
+        for line in listing.splitlines():
+            name, *settings = line.split()
+            if not arguments.only or name in arguments.only:
+                self.scenarios[name] = dict(setting.split("=", 1) for setting in settings)
+        self.base = {}
+        self.names = {}  # of the calls, by scenario and number
+        self.tried = 0
+        self.calls_failed = set()
+        self.never_came = 0
+        self.failures = []
+
+    def start(self, scenario, fault=None):
+        """The exit status (a word if there is none), the output, and the stand-in's report."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report")
+            environment = self.environment | self.scenarios[scenario] | {"STANDIN_REPORT": report}
+            if fault is not None:
+                environment["STANDIN_FAULT"] = f"call={fault.call};form={fault.form};code={fault.code}"
+            try:
+                done = subprocess.run([self.program, scenario], capture_output=True, text=True, errors="replace", env=environment,
+                                      timeout=self.limit)
+                status, output = done.returncode, done.stdout + done.stderr
+            except subprocess.TimeoutExpired as expired:
+                status, output = f"no end within {self.limit} s", (expired.stdout or b"").decode(errors="replace")
+            lines = []
+            if os.path.exists(report):
+                with open(report, encoding="utf-8") as text:
+                    lines = text.read().splitlines()
+            return status, output, json.loads(lines[-1]) if lines else None
+
+    def baseline(self):
+        for scenario in self.scenarios:
+            status, output, report = self.start(scenario)
+            if status == 77:
+                print(output.strip())
+                sys.exit(77)
+            wrong = [f"exit status {status}"] if status != 0 else []
+            if report is None:
+                wrong.append("no report of the stand-in: was it beneath?")
+            else:
+                wrong += [f"{report[kind]} times {kind}" for kind in MISUSE if report[kind]]
+                wrong += [f"{report['live_device']} device blocks left"] if report["live_device"] else []
+            if wrong:
+                print(f"{scenario} without a fault: {', '.join(wrong)}\n{output}")
+                sys.exit(1)
+            self.base[scenario] = report
+
+    def judge(self, run, status, output, report):
+        wrong = []
+        if status != 0:
+            wrong.append(f"exit status {status}")
+        if report is None:
+            return wrong + ["no report of the stand-in"]
+        base = self.base[run.scenario]
+        if report["faulted"]:
+            self.names[run.scenario, run.call] = report["fault_call"]
+            self.calls_failed.add((run.scenario, run.call))
+        else:
+            self.never_came += 1  # polling makes the number of calls vary a little
+        wrong += [f"{report[kind]} times {kind}" for kind in MISUSE if report[kind]]
+        refused_release = run.form == "refused" and any(word in report["fault_call"] for word in ("Destroy", "Free"))
+        allowed = 1 if refused_release else 0
+        for kind, more in (("live_streams", allowed), ("live_device", allowed), ("live_pinned", allowed + PINNED_KEPT)):
+            if run.form == "sticky" and kind != "live_streams":
+                continue  # nobody can say any more which streams have passed the memory
+            if report[kind] > base[kind] + more:
+                wrong.append(f"{report[kind]} {kind}, without a fault {base[kind]}")
+        return wrong
+
+    def do(self, run):
+        status, output, report = self.start(run.scenario, run)
+        wrong = self.judge(run, status, output, report)
+        self.tried += 1
+        if wrong:
+            name = report["fault_call"] if report else "?"
+            self.failures.append((run, name, wrong, output))
+
+    def all(self, runs, deadline):
+        with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            waiting = set()
+            for run in runs:
+                if deadline is not None and time.monotonic() > deadline:
+                    break
+                if len(waiting) >= 4 * os.cpu_count():
+                    finished, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+                    for future in finished:
+                        future.result()
+                waiting.add(pool.submit(self.do, run))
+            for future in waiting:
+                future.result()
+
+    def plan(self, codes, forms, seed):
+        """First every call once, refused, each with another code; then the rest, in an order that depends on the seed."""
+        shuffled = random.Random(seed)
+        calls = [(scenario, call) for scenario in self.scenarios for call in range(1, self.base[scenario]["calls"] + 1)]
+        turn = itertools.cycle(shuffled.sample(codes, len(codes)))
+        first = [Run(*call, forms[0], next(turn)) for call in calls]
+        rest = sorted({Run(*call, form, code) for call in calls for form in forms for code in codes} - set(first))
+        shuffled.shuffle(rest)
+        return first, rest
+
+    def queries(self, forms):
+        asking = sorted(call for call, name in self.names.items() if name.endswith(("Query", "ElapsedTime")))
+        return [Run(*call, form, NOT_READY) for call in asking for form in forms if form != "sticky"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenarios", required=True, help="the program sweep_scenarios")
+    parser.add_argument("--standin", required=True, help="the stand-in library")
+    parser.add_argument("--bounded", type=float, metavar="SECONDS", help="every call once, and more until this time; else everything")
+    parser.add_argument("--scheduler", default="eager")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=20, help="seconds that one run may take")
+    parser.add_argument("--only", nargs="*", help="these scenarios")
+    parser.add_argument("--forms", nargs="*", default=FORMS, choices=FORMS)
+    parser.add_argument("--codes", nargs="*", type=int, default=CODES)
+    parser.add_argument("--show", type=int, default=20, help="failures shown in full")
+    arguments = parser.parse_args()
+
+    start = time.monotonic()
+    deadline = start + arguments.bounded if arguments.bounded else None
+    sweep = Sweep(arguments)
+    sweep.baseline()
+    first, rest = sweep.plan(arguments.codes, arguments.forms, arguments.seed)
+    planned = len(first) + len(rest)
+    sweep.all(first, None)
+    not_ready = sweep.queries(arguments.forms)
+    sweep.all(not_ready + rest, deadline)
+
+    calls = len(first)
+    by_call = collections.Counter((name, run.form, ", ".join(wrong)) for run, name, wrong, _ in sweep.failures)
+    for run, name, wrong, output in sweep.failures[:arguments.show]:
+        print(f"FAILED {run.scenario}, call {run.call} ({name}), {run.form}, {run.code}: {', '.join(wrong)}")
+        print("    " + "\n    ".join(output.strip().splitlines()[-6:]))
+    if len(sweep.failures) > arguments.show:
+        for (name, form, wrong), count in by_call.most_common(40):
+            print(f"{count:6d} times: {name}, {form}: {wrong}")
+    print(f"{len(sweep.scenarios)} scenarios, {calls} calls ({len(sweep.calls_failed)} of them failed, each at least once) x "
+          f"{len(arguments.forms)} forms x {len(arguments.codes) + (1 if not_ready else 0)} codes: {sweep.tried} of "
+          f"{planned + len(not_ready)} runs in {time.monotonic() - start:.0f} s, scheduler {arguments.scheduler}, seed {arguments.seed}; "
+          f"in {sweep.never_came} the call never came; {len(sweep.failures)} failed")
+    sys.exit(1 if sweep.failures else 0)
+
+
+if __name__ == "__main__":
+    main()

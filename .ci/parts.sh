@@ -10,6 +10,10 @@ parts=(
   lint
   header_alone
   format
+  cuda_no_driver
+  cuda_standin
+  hip_standin
+  sweep
   cuda_12
   hip_versions
 )
@@ -86,4 +90,89 @@ part_format() {
   need clang-format-14 command -v clang-format-14
   install_missing
   python3 tests/lint/format.py
+}
+
+# find_cuda: a CUDA runtime of the machine, or the newest one's wheel, unpacked; sets CUDA_PATH.
+find_cuda() {
+  need_build_tools
+  install_missing
+  local found
+  found=$(python3 backends/cuda/find_cudart.py | head -n 1)
+  if [ -n "$found" ]; then
+    export CUDA_PATH=${found%/include}
+    return
+  fi
+  need python3-pip python3 -m pip --version
+  install_missing
+  local at=$PWD/build-ci/cuda-wheel
+  if [ ! -d "$at/nvidia" ]; then
+    unpack_wheel "$at" nvidia-cuda-runtime
+    # The headers of CUDA 13 are in wheels of their own.
+    unpack_wheel "$at" nvidia-cuda-crt
+    unpack_wheel "$at" nvidia-cuda-cccl
+  fi
+  CUDA_PATH=$(dirname "$(dirname "$(find "$at" -name cuda_runtime_api.h | head -n 1)")")
+  export CUDA_PATH
+}
+
+need_hip() {
+  need_build_tools
+  need libamdhip64-dev test -e /usr/include/hip/hip_version.h
+  install_missing
+}
+
+# build_gpu FOLDER TEST-ARGUMENTS -- SETUP-OPTIONS: like build_and_test, for a vendor's backend. That nothing ran is a failure.
+build_gpu() {
+  local folder=build-ci/$1
+  shift
+  local tests=()
+  while [ "$1" != -- ]; do
+    tests+=("$1")
+    shift
+  done
+  shift
+  [ -f "$folder/build.ninja" ] || CXX=g++ meson setup "$folder" -Dwerror=true -Dexamples=disabled -Dbenchmarks=disabled "$@"
+  ninja -C "$folder"
+  [ ${#tests[@]} -eq 0 ] && return
+  meson test -C "$folder" --no-rebuild --print-errorlogs "${tests[@]}" | tee "$folder/tests.txt"
+  [ "${PIPESTATUS[0]}" -eq 0 ] || return 1
+  grep -Eq '^Ok: +[1-9]' "$folder/tests.txt" || return 77
+}
+
+# says_why_none RUNNEL: `runnel info` works, and says in one line why there is no device.
+says_why_none() { "$1" info | grep 'none: '; }
+
+# The real runtime, warnings as errors, no device.
+part_cuda_no_driver() {
+  find_cuda
+  build_gpu cuda -- -Dgpu_backend=cuda -Dtools=enabled
+  expect_no_device "$PWD/build-ci/cuda/tests/conformance/conformance" "$PWD/build-ci/cuda/no-device.json"
+  says_why_none build-ci/cuda/tools/runnel
+}
+
+# Each order of execution, one and two devices, with and without what devices may lack.
+part_cuda_standin() {
+  find_cuda
+  build_gpu cuda --suite standin -- -Dgpu_backend=cuda -Dtools=enabled
+}
+
+part_hip_standin() {
+  need_hip
+  build_gpu hip --suite standin -- -Dgpu_backend=hip -Dtools=enabled
+  expect_no_device "$PWD/build-ci/hip/tests/conformance/conformance" "$PWD/build-ci/hip/no-device.json"
+  says_why_none build-ci/hip/tools/runnel
+}
+
+# A sample of the fault sweep: each call of each scenario at least once, for both vendors.
+part_sweep() {
+  find_cuda
+  build_gpu cuda -- -Dgpu_backend=cuda -Dtools=enabled
+  need_hip
+  build_gpu hip -- -Dgpu_backend=hip -Dtools=enabled
+  local standins
+  standins=(build-ci/cuda/tests/standin/libcudart.so.*[0-9])
+  python3 tests/sweep/sweep.py --scenarios build-ci/cuda/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 150
+  python3 tests/sweep/sweep.py --scenarios build-ci/cuda/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 60 --scheduler lazy --seed 2
+  standins=(build-ci/hip/tests/standin/libamdhip64.so.*[0-9])
+  python3 tests/sweep/sweep.py --scenarios build-ci/hip/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 150
 }

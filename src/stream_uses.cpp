@@ -157,7 +157,12 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   if (!owned) return;
   if (const driver::status s = driver::stream_destroy(handle); s != driver::ok) {
     driver::forget_error(s);
-    if (driver::classify(s) == errc::device_lost && driver::forgets_host_functions()) discard_host_functions(device);
+    if (driver::classify(s) != errc::device_lost || !driver::forgets_host_functions()) return;
+    // Asked again: an error that comes up once leaves the functions in their streams.
+    const driver::status again = driver::stream_query(driver::default_stream());
+    if (again == driver::ok) return;
+    driver::forget_error(again);
+    if (driver::classify(again) == errc::device_lost) discard_host_functions(device);
   }
 }
 

@@ -98,7 +98,7 @@ class Sweep:
             self.never_came += 1  # polling makes the number of calls vary a little
         wrong += [f"{report[kind]} times {kind}" for kind in MISUSE if report[kind]]
         refused_release = run.form == "refused" and any(word in report["fault_call"] for word in ("Destroy", "Free"))
-        allowed = 1 if refused_release else 0
+        allowed = 1 if refused_release or "stays with its caller" in output else 0
         for kind, more in (("live_streams", allowed), ("live_device", allowed), ("live_pinned", allowed + PINNED_KEPT)):
             if run.form == "sticky" and kind != "live_streams":
                 continue  # nobody can say any more which streams have passed the memory

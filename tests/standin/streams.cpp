@@ -146,7 +146,9 @@ hipError_t hipStreamGetDevice(hipStream_t handle, hipDevice_t* device) {
 #else
 int hipGetStreamDeviceId(hipStream_t handle) {
   int device = -1;
+  const int last_error = this_thread().last_error;
   const hipError_t e = call([&](Lock&) { return device_of(handle, device); });
+  this_thread().last_error = last_error;  // it returns no error, and leaves none
   return e == hipSuccess ? device : -1;
 }
 #endif

@@ -544,8 +544,9 @@ TEST_F(PinnedPool, C137_FreeOfAForeignPointerIsRefused) {
   std::vector<int> ordinary(100);
   int variable = 0;
   void* const memory = resource->allocate(size);
-  for (void* pointer : {static_cast<void*>(nullptr), static_cast<void*>(&variable), static_cast<void*>(ordinary.data()),
-                        static_cast<void*>(static_cast<char*>(memory) + 1)})
+  // Null is left out: the standard library declares that a resource is never given it.
+  for (void* pointer :
+       {static_cast<void*>(&variable), static_cast<void*>(ordinary.data()), static_cast<void*>(static_cast<char*>(memory) + 1)})
     EXPECT_EQ(code_of([&] { resource->deallocate(pointer, 4); }), errc::invalid_argument);
   EXPECT_EQ(since().blocks, 1U);
   resource->deallocate(memory, size);

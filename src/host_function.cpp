@@ -11,6 +11,7 @@
 #include "stream_slots.hpp"
 
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -58,7 +59,7 @@ Tickets& tickets() {
   static Tickets& instance = *new Tickets;  // never destroyed: streams run on while statics die
   return instance;
 }
-constexpr int ticket_batch = 64;
+constexpr std::size_t ticket_batch = 64;
 
 [[nodiscard]] Ticket* take_ticket() {
   Tickets& from = tickets();
@@ -69,7 +70,7 @@ constexpr int ticket_batch = 64;
   }
   auto fresh = std::make_unique<Ticket[]>(ticket_batch);
   const std::lock_guard lock{from.lock};
-  for (int i = 1; i < ticket_batch; ++i) fresh[i].next = std::exchange(from.unused, &fresh[i]);
+  for (std::size_t i = 1; i < ticket_batch; ++i) fresh[i].next = std::exchange(from.unused, &fresh[i]);
   return from.all.emplace_back(std::move(fresh)).get();
 }
 void put_back(Ticket* ticket) noexcept {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of copies.
+#include <array>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -95,7 +96,8 @@ TEST_F(Batch, NothingAndOne) {
 TEST_F(Batch, OnBothDefaultStreams) {
   PinnedBuffer<int> source{2 * piece}, result{2 * piece};
   std::iota(source.begin(), source.end(), 0);
-  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  const std::array streams{device().default_stream(), StreamRef::per_thread_default(device())};
+  for (const StreamRef stream : streams) {
     DeviceBuffer<int> there{2 * piece, stream};
     const std::vector<CopyOperation> up{{there.data(), source.data(), piece * sizeof(int)},
                                         {there.data() + piece, source.data() + piece, piece * sizeof(int)}};

@@ -2,6 +2,7 @@
 // Device memory in the order of streams, whichever of them are still there; resources, statistics, managed memory.
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 
 #include "support.hpp"
@@ -224,8 +225,8 @@ TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
 
 TEST_F(DeviceMemory, ManagedMemoryIsFollowedByBothSides) {
   Stream stream;
-  std::optional<ManagedBuffer<int>> memory;
-  const std::error_code code = code_of([&] { memory.emplace(1000); });
+  std::unique_ptr<ManagedBuffer<int>> memory;
+  const std::error_code code = code_of([&] { memory = std::make_unique<ManagedBuffer<int>>(1000); });
   if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
   ASSERT_EQ(code, std::error_code{});
   EXPECT_EQ(pointer_info(memory->data()).kind, MemoryKind::managed);

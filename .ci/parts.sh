@@ -15,8 +15,8 @@ parts=(
   hip_standin
   sweep
   cuda_12
+  hip_versions
 )
-# Not in the list, because it needs roots of newer suites, a quarter of an hour and a mirror that has them: .ci/run hip_versions
 
 . scripts/setup.sh
 . .ci/versions.sh

@@ -73,6 +73,8 @@ class Installed:
             'LD_LIBRARY_PATH': ':'.join(filter(None, [str(self.lib), os.environ.get('LD_LIBRARY_PATH')])),
             'CMAKE_PREFIX_PATH': str(self.prefix),
         }
+        # Beneath it what the machine has, and no stand-in: those run no kernels.
+        self.on_the_machine = {'LD_LIBRARY_PATH': str(self.lib)}
         self.cxx = os.environ.get('CXX', 'c++').split()
 
     def run(self, *command, at=None):
@@ -85,8 +87,8 @@ class Installed:
             text = [str(self.lib / f'librunnel-{self.backend}.a') if flag == f'-lrunnel-{self.backend}' else flag for flag in text]
         return text
 
-    def expect_result(self, program, said='the same values came back'):
-        text = self.run(program)
+    def expect_result(self, program, said='the same values came back', environment=None):
+        text = run(program, environment=environment or self.environment)
         expect(re.fullmatch(rf'{self.backend}: ({said}|no device: \S.*)\n', text.splitlines(keepends=True)[-1]), text)
         return text
 
@@ -154,6 +156,15 @@ def the_command(installed, scratch):
     # Without the loader's path: it finds its library by itself, wherever the prefix is.
     said = run(path, '--version', environment={'LD_LIBRARY_PATH': ''})
     expect(f'({installed.backend})' in said, said)
+
+
+def beside_other_backends(installed, scratch):
+    """The backend's name is in each file's path, but for what is the same for all backends and what the default backend brings."""
+    same = {'runnel-config.cmake', 'runnel-config-version.cmake', 'runnel.1', 'runnel.bash'}
+    default = {'runnel.pc', 'runnel-default.cmake', 'runnel'} if installed.options['default_backend'] else set()
+    for path in installed.prefix.rglob('*'):
+        inside = path.relative_to(installed.prefix)
+        expect(path.is_dir() or installed.backend in str(inside) or inside.name in same | default, f'{inside} would collide')
 
 
 # Of those who use it
@@ -303,7 +314,7 @@ def with_nvcc(installed, scratch):
         raise Skip('not the CUDA backend')
     installed.run(need('nvcc', '/usr/local/cuda/bin/nvcc'), '-std=c++20', '-cudart', 'shared', *installed.flags('--cflags'), HERE / 'cuda/scale.cu',
                   '-o', scratch / 'program', *[flag for flag in installed.flags('--libs') if flag != '-pthread'])
-    return installed.expect_result(scratch / 'program', said='the same values came back, scaled').strip()
+    return installed.expect_result(scratch / 'program', said='the same values came back, scaled', environment=installed.on_the_machine).strip()
 
 
 def with_hipcc(installed, scratch):
@@ -311,11 +322,11 @@ def with_hipcc(installed, scratch):
         raise Skip('not the HIP backend on AMD')
     installed.run(need('hipcc'), '--offload-arch=gfx90a', '-std=c++20', *installed.flags('--cflags'), '-c', HERE / 'hip/scale.hip', '-o', scratch / 'scale.o')
     installed.run(need('hipcc'), '--offload-arch=gfx90a', scratch / 'scale.o', '-o', scratch / 'program', *installed.flags('--libs'))
-    return installed.expect_result(scratch / 'program', said='the same values came back, scaled').strip()
+    return installed.expect_result(scratch / 'program', said='the same values came back, scaled', environment=installed.on_the_machine).strip()
 
 
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
-             meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_backend_missing,
+             beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_backend_missing,
              cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings, without_rtti, hidden_symbols,
              link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc]
 

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every block of C++ in the documentation compiles.
+
+usage: doc_examples.py INCLUDE-FOLDER -- COMPILER...
+
+A block is the body of a function, with runnel's names at hand, unless it has an #include or a main(): then it is a file of its own. What
+it takes for granted is declared in a comment before it, which readers do not see: <!-- given: Stream stream; int n = 1; -->
+Blocks that need more than this library and the standard one say so there, and are left out: <!-- needs: kokkos -->"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import repository
+
+BLOCK = re.compile(r"^(?:<!-- (given|needs): (.*?) -->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRELUDE = """#include <runnel/runnel.hpp>
+#include <array>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+using namespace runnel;
+using namespace std::chrono_literals;
+"""
+
+
+def sources(page):
+    """What to compile for a page: its snippets as one file, each in a function of its own, and each of its whole programs."""
+    text = page.read_text()
+    snippets, programs = [PRELUDE], []
+    for number, block in enumerate(BLOCK.finditer(text)):
+        kind, words, code = block.groups()
+        if kind == "needs":
+            continue
+        place = f'#line {text[:block.start(3)].count(chr(10)) + 1} "{page.relative_to(repository.ROOT)}"\n'
+        if "#include" in code or "int main(" in code:
+            programs.append(place + code)
+        else:
+            snippets.append(f"[[maybe_unused]] static void block_{number}() {{\n{words or ''}\n{{\n{place}{code}}}\n}}\n")
+    return programs + (["".join(snippets)] if len(snippets) > 1 else [])
+
+
+def main():
+    include, _, *compiler = sys.argv[1:]
+    problems, compiled = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "block.cpp"
+        for page in [repository.ROOT / "README.md", *sorted((repository.ROOT / "docs").glob("*.md"))]:
+            for text in sources(page):
+                source.write_text(text)
+                done = subprocess.run([*compiler, "-std=c++20", "-fsyntax-only", f"-I{repository.ROOT / 'include'}", f"-I{include}", source],
+                                      capture_output=True, text=True)
+                compiled += 1
+                if done.returncode != 0:
+                    problems.append(done.stderr.strip() or f"{page.name}: the compiler ended with {done.returncode}")
+    print(f"{compiled} files of blocks compiled")
+    repository.finish(problems if compiled else ["no block of C++ was found"])
+
+
+if __name__ == "__main__":
+    main()

@@ -17,11 +17,13 @@ import repository
 BLOCK = re.compile(r"^(?:<!-- (given|needs): (.*?) -->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PRELUDE = """#include <runnel/runnel.hpp>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <iostream>
 #include <memory>
 #include <numeric>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>

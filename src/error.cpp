@@ -50,6 +50,8 @@ class Category final : public std::error_category {
         return "unreadable source";
       case errc::pool_exhausted:
         return "pool exhausted";
+      case errc::function_failed:
+        return "a function failed";
       case errc::unknown:
         break;
     }

@@ -19,6 +19,9 @@
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
+
+thread_local constinit std::uint64_t host_function_label = 0;
+
 namespace {
 
 struct Destroy {
@@ -33,11 +36,12 @@ using Owned = std::unique_ptr<HostFunction, Destroy>;
 void run_and_destroy(Owned function) noexcept {
   StreamSlot* const slot = function->slot;
   const std::uint64_t id = function->id;
+  const std::uint64_t label = function->label;
   in_host_function = true;
   try {
     function->run(*function);
   } catch (...) {
-    keep_failure(slot, id, std::current_exception());
+    keep_failure(slot, id, std::current_exception(), label);
   }
   function.reset();
   in_host_function = false;
@@ -98,6 +102,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   Slot& slot = live_slot(Access::ref(base, id));
   function->slot = base;
   function->id = id;
+  function->label = host_function_label;
   const StreamDevice on{slot, operation};
   if (!driver::forgets_host_functions()) {
     check(driver::launch_host_func(slot.handle, run_function, function.get()), operation);

@@ -101,11 +101,12 @@ StreamRef default_stream_of(int device) {
   return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
 }
 
-void keep_failure(StreamSlot* base, std::uint64_t id, std::exception_ptr failure) noexcept {
+void keep_failure(StreamSlot* base, std::uint64_t id, std::exception_ptr failure, std::uint64_t label) noexcept {
   Slot& slot = static_cast<Slot&>(*base);
   const std::lock_guard lock{slot.failure_mutex};
   if (slot.id.load(std::memory_order_relaxed) != id || slot.failure != nullptr) return;
   slot.failure = std::move(failure);
+  slot.failure_label = label;
   slot.has_failure.store(true, std::memory_order_release);
 }
 
@@ -119,6 +120,16 @@ void deliver_failure(Slot& slot) {
     slot.has_failure.store(false, std::memory_order_relaxed);
   }
   if (failure != nullptr) std::rethrow_exception(std::move(failure));
+}
+
+void deliver_failure_of(Slot& slot, std::uint64_t label) {
+  if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
+    return;
+  {
+    const std::lock_guard lock{slot.failure_mutex};
+    if (slot.failure_label != label) return;
+  }
+  deliver_failure(slot);
 }
 
 }  // namespace detail

@@ -21,6 +21,7 @@ struct Slot : StreamSlot {
   std::atomic<bool> has_failure{false};
   std::mutex failure_mutex;
   std::exception_ptr failure;  // the first exception of a host function since the last synchronize
+  std::uint64_t failure_label = 0;
 
   const void* thread = nullptr;  // a thread's own default stream: this_thread_mark() of that thread
 
@@ -46,8 +47,10 @@ void free_slot(Slot* slot) noexcept;
 [[nodiscard]] StreamRef default_stream_of(int device);
 
 /// Keeps the first exception for the stream with that id, if it still exists.
-void keep_failure(StreamSlot* slot, std::uint64_t id, std::exception_ptr failure) noexcept;
+void keep_failure(StreamSlot* slot, std::uint64_t id, std::exception_ptr failure, std::uint64_t label) noexcept;
 /// Throws what was kept, once.
 void deliver_failure(Slot& slot);
+/// The same for one of the functions with that label only.
+void deliver_failure_of(Slot& slot, std::uint64_t label);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -25,6 +25,7 @@ enum class errc {
   device_lost,        ///< the device failed; every later call on it fails too
   unreadable_source,  ///< the bytes to copy could not be read
   pool_exhausted,     ///< a pool reached its limit
+  function_failed,    ///< a function of yours threw; see `OverlapError`
   unknown             ///< the runtime gave a number that nobody knows
 };
 

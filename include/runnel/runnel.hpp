@@ -16,6 +16,7 @@
 #include <runnel/memory.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/native.hpp>
+#include <runnel/overlap.hpp>
 #include <runnel/pinned_pool.hpp>
 #include <runnel/pinned_resource.hpp>
 #include <runnel/profiler.hpp>

@@ -17,6 +17,7 @@ struct HostFunction {
   void (*destroy)(HostFunction*) noexcept;
   StreamSlot* slot = nullptr;  // where an exception goes, if that stream is still alive
   std::uint64_t id = 0;
+  std::uint64_t label = 0;  // of the thread that launched it
 };
 
 // Made on one thread and destroyed on another, at a high rate: they have an allocator of their own.

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "overlap_plan.hpp"
+
+#include "check.hpp"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+using Kind = OverlapEnd::Kind;
+
+constexpr std::size_t usual_chunk_bytes = std::size_t{16} << 20;
+constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;  // below, a transfer costs more than its bytes
+constexpr std::size_t usual_chunks = 16;                            // of a small input, so that there is something to overlap
+constexpr std::size_t usual_in_flight = 4;                          // one on its way, one computed, one coming back, one to spare
+constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+
+[[noreturn, gnu::format(printf, 1, 2)]] void refuse(const char* format, ...) {
+  char reason[256];
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(reason, sizeof reason, format, arguments);
+  va_end(arguments);
+  throw_error(errc::invalid_argument, overlap_operation, reason);
+}
+
+[[nodiscard]] std::size_t divided_up(std::size_t a, std::size_t b) noexcept { return a / b + (a % b != 0 ? 1 : 0); }
+
+/// a * b, or the largest number where that does not fit.
+[[nodiscard]] std::size_t times(std::size_t a, std::size_t b) noexcept { return b != 0 && a > largest / b ? largest : a * b; }
+[[nodiscard]] std::size_t plus(std::size_t a, std::size_t b) noexcept { return a > largest - b ? largest : a + b; }
+
+/// How many items the ranges among the inputs have.
+[[nodiscard]] std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
+  std::optional<std::size_t> items;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const OverlapEnd& end = inputs[i];
+    if (end.kind != Kind::range) continue;
+    if (end.data == nullptr && end.size != 0) refuse("input %zu is null, with a size of %zu", i, end.size);
+    if (end.size % end.width != 0) refuse("input %zu has %zu elements, which are no whole rows of %zu", i, end.size, end.width);
+    const std::size_t here = end.size / end.width;
+    if (items && *items != here) refuse("the inputs have %zu and %zu items; all need as many", *items, here);
+    items = here;
+  }
+  return items;
+}
+
+void check_output_range(OverlapPlan& plan) {
+  OverlapEnd& out = plan.output;
+  if (out.data == nullptr && out.size != 0) refuse("the output is null, with a size of %zu", out.size);
+  const bool exact = !out.filtered && out.per_chunk == 0 && plan.items.has_value();
+  if (out.width == 0) {
+    out.width = 1;
+    if (exact && *plan.items != 0) {
+      if (out.size == 0 || out.size % *plan.items != 0)
+        refuse("the output has %zu elements for %zu items, which is no whole number for each; see rows(), per_chunk() and no_output",
+               out.size, *plan.items);
+      out.width = out.size / *plan.items;
+    }
+  }
+  if (exact && (*plan.items > largest / out.width || out.size != *plan.items * out.width))
+    refuse("the output has %zu elements, but %zu items of %zu elements come", out.size, *plan.items, out.width);
+}
+
+/// Reading what was written already would not be found out otherwise.
+void check_same_memory(const OverlapPlan& plan) {
+  const OverlapEnd& out = plan.output;
+  if (out.kind != Kind::range) return;
+  const auto begin_of = [](const OverlapEnd& end) { return reinterpret_cast<std::uintptr_t>(end.data); };
+  const auto end_of = [&](const OverlapEnd& end) { return begin_of(end) + end.size * end.element_bytes; };
+  for (const OverlapEnd& in : plan.inputs) {
+    if (in.kind != Kind::range || end_of(in) <= begin_of(out) || end_of(out) <= begin_of(in)) continue;
+    const bool in_step = in.data == out.data && in.width * in.element_bytes == out.width * out.element_bytes && out.per_chunk == 0;
+    if (!in_step || out.filtered) refuse("the output overlaps an input, which would be written before it is read");
+    if (plan.halo != 0) refuse("the output is an input, whose halo would be written before it is read");
+  }
+}
+
+void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
+  plan.devices = options.devices;
+  if (plan.devices.empty()) plan.devices.push_back(Device::current());
+  for (std::size_t i = 0; i < plan.devices.size(); ++i)
+    if (std::find(plan.devices.begin(), plan.devices.begin() + static_cast<std::ptrdiff_t>(i), plan.devices[i]) !=
+        plan.devices.begin() + static_cast<std::ptrdiff_t>(i))
+      refuse("device %d is named twice", plan.devices[i].ordinal());
+}
+
+/// Bytes of `items` items in one slot.
+[[nodiscard]] std::size_t slot_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
+  const std::size_t with_halo = plus(items, times(2, plan.halo));
+  std::size_t bytes = plan.output.filtered ? sizeof(std::size_t) : 0;
+  for (const OverlapEnd& in : plan.inputs) bytes = plus(bytes, times(times(with_halo, in.width), in.element_bytes));
+  const std::size_t out = plan.output.per_chunk != 0 ? plan.output.per_chunk : times(items, plan.output.width);
+  return plus(bytes, times(out, plan.output.element_bytes));
+}
+
+void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
+  plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
+  plan.chunk = options.chunk;
+  if (plan.chunk == 0) {
+    std::size_t item_bytes = plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
+    for (const OverlapEnd& in : plan.inputs) item_bytes = std::max(item_bytes, times(in.width, in.element_bytes));
+    plan.chunk = divided_up(usual_chunk_bytes, item_bytes);
+    if (plan.items) {
+      const std::size_t small = std::max(divided_up(*plan.items, usual_chunks), divided_up(smallest_chunk_bytes, item_bytes));
+      plan.chunk = std::min(plan.chunk, small);
+    }
+  }
+  if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
+  plan.slots = plan.in_flight;
+  if (plan.items) plan.slots = std::min(plan.slots, divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
+
+  const std::size_t bytes = slot_bytes(plan, plan.chunk);
+  for (const Device device : plan.devices) {
+    const std::size_t free = device.memory_info().free;
+    if (times(bytes, plan.slots) <= free) continue;
+    char reason[256];
+    if (bytes == largest)
+      std::snprintf(reason, sizeof reason, "a chunk of %zu items is larger than any memory", plan.chunk);
+    else
+      std::snprintf(reason, sizeof reason, "%zu chunks of %zu bytes, in and out, do not fit into the %zu bytes that are free on device %d",
+                    plan.slots, bytes, free, device.ordinal());
+    throw_error(errc::out_of_memory, overlap_operation, reason);
+  }
+}
+
+void check_chunk_count(const OverlapPlan& plan) {
+  const OverlapEnd& out = plan.output;
+  if (!plan.items || out.kind != Kind::range || out.per_chunk == 0 || out.filtered) return;
+  const std::size_t chunks = divided_up(*plan.items, plan.chunk);
+  if (times(chunks, out.per_chunk) > out.size)
+    refuse("the output has %zu elements, but %zu chunks of %zu elements come", out.size, chunks, out.per_chunk);
+}
+
+}  // namespace
+
+bool OverlapPlan::has_source() const noexcept {
+  return std::any_of(inputs.begin(), inputs.end(), [](const OverlapEnd& end) { return end.kind == Kind::function; });
+}
+
+OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options) {
+  OverlapPlan plan;
+  plan.inputs.assign(inputs, inputs + input_count);
+  plan.output = output;
+  plan.halo = options.halo;
+  for (OverlapEnd& end : plan.inputs)
+    if (end.width == 0) end.width = 1;
+  plan.items = count_items(plan.inputs);
+  if (plan.items && plan.halo > *plan.items) plan.halo = *plan.items;  // there are no more neighbours than that
+  if (output.kind == Kind::range) check_output_range(plan);
+  check_same_memory(plan);
+  choose_devices(plan, options);
+  choose_sizes(plan, options);
+  check_chunk_count(plan);
+  plan.strategy = options.strategy;
+  if (plan.strategy == OverlapStrategy::automatic)
+    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots);
+  return plan;
+}
+
+}  // namespace detail
+
+OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight) {
+  const bool worth_it = in_flight > 1 && chunk_bytes >= detail::smallest_chunk_bytes && device.async_engine_count() > 1;
+  return worth_it ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,606 @@
+// SPDX-License-Identifier: Apache-2.0
+/// overlap(): whatever the sizes, strategies and shapes, the bytes are those of doing one thing after the other, in bounded memory, and
+/// what goes wrong arrives with nothing left in flight. What is computed here are copies within the device, so that any backend can.
+#include "support.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <set>
+#include <span>
+
+namespace {
+
+using namespace runnel;
+using conformance::code_of;
+using conformance::Conformance;
+using conformance::eventually;
+using conformance::nothing_thrown;
+using conformance::TwoDevices;
+
+using Numbers = std::vector<int>;
+constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic, OverlapStrategy::stream_per_chunk,
+                                          OverlapStrategy::copy_compute_copy};
+
+const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy(stream, out, in); };
+
+[[nodiscard]] Numbers numbered(std::size_t size) {
+  Numbers numbers(size);
+  std::iota(numbers.begin(), numbers.end(), 1);
+  return numbers;
+}
+
+/// A source that ends after so many numbers, and a sink that keeps them all.
+[[nodiscard]] auto counting(std::size_t size) {
+  return source<int>([next = 0, left = size](std::span<int> to) mutable {
+    const std::size_t count = std::min(left, to.size());
+    for (std::size_t i = 0; i < count; ++i) to[i] = ++next;
+    left -= count;
+    return count;
+  });
+}
+[[nodiscard]] auto keeping(Numbers& all) {
+  return sink<int>([&all](std::span<const int> numbers) { all.insert(all.end(), numbers.begin(), numbers.end()); });
+}
+
+class Overlap : public Conformance {};
+class OverlapStrategies : public Conformance, public testing::WithParamInterface<OverlapStrategy> {};
+std::string name_of(const testing::TestParamInfo<OverlapStrategy>& tested) {
+  constexpr const char* names[] = {"Automatic", "StreamPerChunk", "CopyComputeCopy"};
+  return names[static_cast<std::size_t>(tested.param)];
+}
+INSTANTIATE_TEST_SUITE_P(All, OverlapStrategies, testing::ValuesIn(strategies), name_of);
+
+TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
+  std::mt19937 random{7};
+  for (const auto& [size, chunk, in_flight] : std::vector<std::array<std::size_t, 3>>{{1, 1, 1},
+                                                                                      {1, 100, 4},
+                                                                                      {1000, 1000, 3},
+                                                                                      {1000, 1001, 2},
+                                                                                      {1001, 1000, 2},
+                                                                                      {999, 1000, 1},
+                                                                                      {5000, 7, 5},
+                                                                                      {5000, 64, 1},
+                                                                                      {0, 10, 3},
+                                                                                      {100'000, 0, 0}}) {
+    const Numbers in = numbered(size);
+    Numbers out(size, -1);
+    const OverlapResult result = overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()}, same);
+    EXPECT_EQ(out, in) << size << " in chunks of " << chunk << ", " << in_flight << " in flight";
+    EXPECT_EQ(result.items, size);
+    EXPECT_EQ(result.written, size);
+    EXPECT_EQ(result.chunks, (size + result.chunk - 1) / result.chunk);
+    EXPECT_FALSE(result.stopped);
+    EXPECT_NE(result.strategy, OverlapStrategy::automatic);
+  }
+  for (int round = 0; round < 20; ++round) {
+    const std::size_t size = random() % 30'000;
+    const Numbers in = numbered(size);
+    Numbers out(size, -1);
+    overlap(in, out, {.chunk = 1 + random() % 3000, .in_flight = 1 + random() % 6, .strategy = GetParam()}, same);
+    EXPECT_EQ(out, in) << "round " << round;
+  }
+}
+
+TEST_P(OverlapStrategies, TakePinnedMemoryAsItIs) {
+  PinnedBuffer<int> in(10'007), out(in.size());
+  std::iota(in.begin(), in.end(), 0);
+  overlap(in, out, {.chunk = 1000, .strategy = GetParam()}, same);
+  EXPECT_TRUE(std::equal(in.begin(), in.end(), out.begin()));
+}
+
+TEST_P(OverlapStrategies, WorkWithinTheSameMemory) {
+  Numbers all = numbered(10'007);
+  overlap(all, all, {.chunk = 1000, .strategy = GetParam()},
+          [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> out, const OverlapChunk& chunk) {
+            fill(stream, out, static_cast<int>(chunk.index));
+          });
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int>(i / 1000));
+}
+
+TEST_P(OverlapStrategies, TakeInputsOfDifferentTypesAndWidths) {
+  const std::size_t rows_there = 1003;
+  const Numbers a = numbered(rows_there);
+  std::vector<std::int64_t> b(2 * rows_there);
+  std::iota(b.begin(), b.end(), 5'000'000'000);
+  std::vector<std::array<int, 5>> out(rows_there);  // a, then b's two as bytes
+  overlap(inputs(a, rows(b, 2)), out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
+          [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const std::int64_t> y, DeviceSpan<std::array<int, 5>> z) {
+            EXPECT_EQ(y.size(), 2 * x.size());
+            EXPECT_EQ(z.size(), x.size());
+            copy_2d(stream, z.data(), sizeof(z.data()[0]), x.data(), sizeof(int), sizeof(int), z.size());
+            copy_2d(stream, &z.data()->at(1), sizeof(z.data()[0]), y.data(), 16, 16, z.size());
+          });
+  for (std::size_t i = 0; i < rows_there; ++i) {
+    std::int64_t back[2];
+    std::memcpy(back, &out[i][1], sizeof back);
+    ASSERT_EQ(out[i][0], a[i]);
+    ASSERT_EQ(back[0], b[2 * i]);
+    ASSERT_EQ(back[1], b[2 * i + 1]);
+  }
+}
+
+TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
+  const Numbers table = numbered(3 * 1001);
+  Numbers first(1001);
+  overlap(rows(table, 3), first, {.chunk = 64, .strategy = GetParam()},
+          [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+            EXPECT_EQ(in.size(), 3 * out.size());
+            copy_2d(stream, out.data(), sizeof(int), in.data(), 3 * sizeof(int), sizeof(int), out.size());
+          });
+  for (std::size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], table[3 * i]);
+
+  Numbers of_chunks(20, -1);
+  const OverlapResult result = overlap(table, per_chunk(of_chunks, 2), {.chunk = 400, .strategy = GetParam()},
+                                       [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+                                         EXPECT_EQ(out.size(), 2U);
+                                         copy(stream, out, in.subspan(0, 2));
+                                       });
+  EXPECT_EQ(result.written, 16U);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(of_chunks[2 * i + 1], table[400 * i + 1]);
+  EXPECT_EQ(of_chunks[16], -1);
+}
+
+TEST_P(OverlapStrategies, BringNothingBackWhereThereIsNothing) {
+  const Numbers in = numbered(1000);
+  DeviceBuffer<int> there(in.size());
+  current_stream().synchronize();
+  const OverlapResult result = overlap(in, no_output, {.chunk = 64, .strategy = GetParam()},
+                                       [&](StreamRef stream, DeviceSpan<const int> x, const OverlapChunk& chunk) {
+                                         copy(stream, there.span().subspan(chunk.first, chunk.count), x);
+                                       });
+  EXPECT_EQ(result.written, 0U);
+  Numbers back(in.size());
+  copy(back, there);
+  synchronize();
+  EXPECT_EQ(back, in);
+}
+
+/// Each number beside its neighbours, -1 where there is none.
+const auto with_neighbours = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out, const OverlapChunk& chunk) {
+  EXPECT_EQ(in.size(), chunk.before + chunk.count + chunk.after);
+  fill(stream, out, -1);
+  for (int side = -2; side <= 2; ++side) {
+    const auto missing_before = static_cast<std::size_t>(std::max(0, -side - static_cast<int>(chunk.before)));
+    const auto missing_after = static_cast<std::size_t>(std::max(0, side - static_cast<int>(chunk.after)));
+    if (missing_before + missing_after >= chunk.count) continue;
+    copy_2d(stream, out.data() + 5 * missing_before + (side + 2), 5 * sizeof(int), in.data() + chunk.before + missing_before + side,
+            sizeof(int), sizeof(int), chunk.count - missing_before - missing_after);
+  }
+};
+void expect_neighbours(const Numbers& out, std::size_t size) {
+  ASSERT_EQ(out.size(), 5 * size);
+  for (std::size_t i = 0; i < size; ++i)
+    for (int side = -2; side <= 2; ++side) {
+      const int number = static_cast<int>(i) + 1 + side;
+      ASSERT_EQ(out[5 * i + static_cast<std::size_t>(side + 2)], number >= 1 && number <= static_cast<int>(size) ? number : -1)
+          << i << " of " << size;
+    }
+}
+
+TEST_P(OverlapStrategies, ShowNeighboursToStencils) {
+  for (const auto& [size, chunk, in_flight] : std::vector<std::array<std::size_t, 3>>{
+           {1000, 100, 4}, {1001, 100, 2}, {101, 100, 3}, {7, 1, 2}, {3, 100, 1}, {1, 1, 1}, {200, 100, 1}, {0, 5, 2}}) {
+    const OverlapOptions options{.chunk = chunk, .in_flight = in_flight, .strategy = GetParam(), .halo = 2};
+    const Numbers in = numbered(size);
+    Numbers out(5 * size);
+    overlap(in, out, options, with_neighbours);
+    expect_neighbours(out, size);
+
+    Numbers streamed;
+    auto to = sink<int>([&](std::span<const int> numbers) { streamed.insert(streamed.end(), numbers.begin(), numbers.end()); }, 5);
+    overlap(counting(size), to, options, with_neighbours);
+    expect_neighbours(streamed, size);
+  }
+}
+
+TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{999}, std::size_t{1000}, std::size_t{1001}, std::size_t{12'345}}) {
+    for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}}) {
+      Numbers out;
+      const OverlapResult result =
+          overlap(counting(size), keeping(out), {.chunk = 1000, .in_flight = in_flight, .strategy = GetParam()}, same);
+      EXPECT_EQ(out, numbered(size));
+      EXPECT_EQ(result.items, size);
+      EXPECT_EQ(result.chunks, (size + 999) / 1000);
+    }
+  }
+  // From memory to a sink, from a source to memory, and a source beside memory.
+  Numbers out;
+  overlap(numbered(5000), keeping(out), {.chunk = 512, .strategy = GetParam()}, same);
+  EXPECT_EQ(out, numbered(5000));
+  Numbers room(6000, -1);
+  EXPECT_EQ(overlap(counting(5000), room, {.chunk = 512, .strategy = GetParam()}, same).written, 5000U);
+  EXPECT_EQ(room[4999], 5000);
+  EXPECT_EQ(room[5000], -1);
+  const Numbers beside = numbered(5000);
+  Numbers both(10'000);
+  overlap(inputs(counting(5000), beside), both, {.chunk = 512, .strategy = GetParam()},
+          [](StreamRef stream, DeviceSpan<const int> a, DeviceSpan<const int> b, DeviceSpan<int> c) {
+            copy(stream, c.subspan(0, a.size()), a);
+            copy(stream, c.subspan(a.size()), b);
+          });
+  EXPECT_EQ(both[9], 10);
+  EXPECT_EQ(both[512 + 9], 10);
+}
+
+TEST_P(OverlapStrategies, KeepWhatAFilterLetsThrough) {
+  // Of chunk i the first i % 7 numbers; how many that is comes from a table, since nothing here computes.
+  constexpr std::size_t chunk = 100;
+  PinnedBuffer<std::size_t> table(100);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = i % 7;
+  const auto first_few = [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out, DeviceSpan<std::size_t> count,
+                             const OverlapChunk& here) {
+    EXPECT_EQ(out.size(), in.size());
+    copy(stream, out, in);
+    if (here.index % 7 != 0) copy_bytes(stream, count.data(), &table[here.index], sizeof(std::size_t));
+  };
+  const Numbers in = numbered(5050);
+  Numbers expected;
+  for (std::size_t i = 0; i < in.size(); ++i)
+    if (i % chunk < i / chunk % 7) expected.push_back(in[i]);
+  for (const std::size_t in_flight : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+    const OverlapOptions options{.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()};
+    Numbers out(in.size());
+    const OverlapResult result = overlap(in, filtered(out), options, first_few);
+    out.resize(result.written);
+    EXPECT_EQ(out, expected);
+    Numbers streamed;
+    overlap(counting(in.size()), filtered(keeping(streamed)), options, first_few);
+    EXPECT_EQ(streamed, expected);
+
+    Numbers small(expected.size() - 1);
+    EXPECT_EQ(code_of([&] { overlap(in, filtered(small), options, first_few); }), errc::invalid_argument);
+  }
+  table[1] = 101;
+  Numbers out(in.size());
+  EXPECT_EQ(code_of([&] { overlap(in, filtered(out), {.chunk = chunk, .strategy = GetParam()}, first_few); }), errc::invalid_argument)
+      << "more than there is room for";
+}
+
+TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
+  constexpr std::size_t chunk = 50'000;
+  const std::size_t before = device_statistics(device()).in_use;
+  for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}, std::size_t{6}}) {
+    const Numbers in = numbered(20 * chunk);
+    Numbers out(in.size());
+    std::set<const void*> seen;
+    std::size_t most = 0;
+    overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()},
+            [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& here) {
+              most = std::max(most, device_statistics(device()).in_use - before);
+              seen.insert(x.data());
+              EXPECT_LT(here.slot, in_flight);
+              copy(stream, y, x);
+            });
+    EXPECT_EQ(out, in);
+    EXPECT_EQ(most, in_flight * chunk * 2 * sizeof(int));
+    EXPECT_EQ(seen.size(), in_flight) << "the memory of a slot is used again";
+  }
+  EXPECT_EQ(device_statistics(device()).in_use, before);
+  // A short input takes no more than it needs.
+  const Numbers in = numbered(150);
+  Numbers out(150);
+  overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()}, [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>) {
+    EXPECT_EQ(device_statistics(device()).in_use - before, 2 * 100 * 2 * sizeof(int));
+  });
+}
+
+struct Mine : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The chunk that failed, whose cause must be Mine.
+template <class F>
+[[nodiscard]] std::size_t failed_chunk(F f) {
+  try {
+    f();
+  } catch (const OverlapError& error) {
+    EXPECT_EQ(error.code(), errc::function_failed);
+    EXPECT_NE(std::string{error.what()}.find("chunk " + std::to_string(error.chunk())), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("too bad"), std::string::npos) << error.what();
+    EXPECT_THROW(std::rethrow_if_nested(error), Mine);
+    return error.chunk();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return 0;
+}
+
+TEST_P(OverlapStrategies, StopAtAnExceptionAndTellItsChunk) {
+  const Numbers in = numbered(10'000);
+  const OverlapOptions options{.chunk = 100, .in_flight = 3, .strategy = GetParam()};
+  for (const std::size_t bad : {std::size_t{0}, std::size_t{5}, std::size_t{99}}) {
+    Numbers out(in.size(), -1);
+    std::size_t calls = 0;
+    EXPECT_EQ(failed_chunk([&] {
+                overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+                  ++calls;
+                  copy(stream, y, x);
+                  if (chunk.index == bad) throw Mine{"too bad"};
+                });
+              }),
+              bad);
+    EXPECT_EQ(calls, bad + 1);
+    for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < bad * 100 ? in[i] : -1) << "what was begun was finished, and no more";
+
+    // In the stream, where it is found out later.
+    EXPECT_EQ(failed_chunk([&] {
+                overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int>, const OverlapChunk& chunk) {
+                  stream.launch_host_func([index = chunk.index, bad] {
+                    if (index >= bad) throw Mine{"too bad"};
+                  });
+                });
+              }),
+              bad);
+
+    std::size_t read = 0;
+    EXPECT_EQ(failed_chunk([&] {
+                overlap(source<int>([&](std::span<int> to) {
+                          if (read++ == bad) throw Mine{"too bad"};
+                          return to.size();
+                        }),
+                        no_output, options, [](StreamRef, DeviceSpan<const int>) {});
+              }),
+              bad);
+
+    std::size_t written = 0;
+    EXPECT_EQ(failed_chunk([&] {
+                overlap(in, sink<int>([&](std::span<const int>) {
+                          if (written++ == bad) throw Mine{"too bad"};
+                        }),
+                        options, same);
+              }),
+              bad);
+    EXPECT_EQ(written, bad + 1);
+  }
+}
+
+TEST_P(OverlapStrategies, TellWhatTheLibraryThrew) {
+  const Numbers in = numbered(1000);
+  Numbers out(in.size());
+  set_default_pageable(Pageable::refuse);
+  EXPECT_EQ(code_of([&] { overlap(in, out, {.chunk = 100, .strategy = GetParam()}, same); }), make_error_code(errc::not_permitted));
+  set_default_pageable(Pageable::stage);
+  EXPECT_EQ(code_of([&] {
+              overlap(in, out, {.chunk = 100, .strategy = GetParam()},
+                      [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x.subspan(1)); });
+            }),
+            errc::invalid_argument);
+}
+
+TEST_P(OverlapStrategies, AreStoppedBetweenChunks) {
+  const Numbers in = numbered(10'000);
+  for (const std::size_t enough : {std::size_t{0}, std::size_t{1}, std::size_t{20}}) {
+    std::stop_source stopping;
+    if (enough == 0) stopping.request_stop();
+    Numbers out(in.size(), -1);
+    std::vector<std::size_t> heard;
+    const OverlapResult result = overlap(in, out,
+                                         {.chunk = 100,
+                                          .in_flight = 2,
+                                          .strategy = GetParam(),
+                                          .stop = stopping.get_token(),
+                                          .progress =
+                                              [&](const OverlapProgress& progress) {
+                                                heard.push_back(progress.chunks);
+                                                EXPECT_EQ(progress.items, progress.chunks * 100);
+                                                EXPECT_EQ(progress.total, in.size());
+                                                if (progress.chunks == enough) stopping.request_stop();
+                                              }},
+                                         same);
+    EXPECT_TRUE(result.stopped);
+    EXPECT_GE(result.chunks, enough);
+    EXPECT_LE(result.chunks, enough == 0 ? 0 : enough + 4) << "what was in flight, or enqueued behind it";
+    EXPECT_EQ(heard.size(), result.chunks);
+    EXPECT_TRUE(std::is_sorted(heard.begin(), heard.end()));
+    for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
+  }
+  // When everything has begun there is nothing left to stop.
+  std::stop_source late;
+  Numbers out(in.size());
+  const OverlapResult result = overlap(in, out, {.chunk = in.size(), .strategy = GetParam(), .stop = late.get_token()},
+                                       [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
+                                         copy(stream, y, x);
+                                         late.request_stop();
+                                       });
+  EXPECT_FALSE(result.stopped);
+  EXPECT_EQ(out, in);
+}
+
+TEST_P(OverlapStrategies, RecordTimes) {
+  const Numbers in = numbered(10'000);
+  Numbers out;
+  const OverlapResult result =
+      overlap(counting(in.size()), keeping(out), {.chunk = 1000, .strategy = GetParam(), .record_times = true}, same);
+  ASSERT_EQ(result.times.size(), 10U);
+  const std::chrono::nanoseconds slack = std::chrono::milliseconds{5};  // two clocks, brought together
+  for (std::size_t i = 0; i < result.times.size(); ++i) {
+    const OverlapChunkTimes& t = result.times[i];
+    EXPECT_EQ(t.chunk, i);
+    EXPECT_EQ(t.slot, i % result.in_flight);
+    EXPECT_EQ(t.device, device().ordinal());
+    for (const OverlapInterval& step : {t.read, t.copy_in, t.compute, t.copy_out, t.write}) EXPECT_LE(step.start, step.stop);
+    EXPECT_LE(t.copy_in.stop, t.compute.start);
+    EXPECT_LE(t.compute.stop, t.copy_out.start);
+    EXPECT_LE(t.read.stop, t.copy_in.stop + slack);
+    EXPECT_LE(t.copy_out.stop, t.write.start + slack);
+    EXPECT_LE(t.write.stop, result.time);
+  }
+  EXPECT_TRUE(overlap(in, no_output, {.strategy = GetParam()}, [](StreamRef, DeviceSpan<const int>) {}).times.empty());
+}
+
+TEST_P(OverlapStrategies, RunTheFunctionWithItsStreamCurrent) {
+  const StreamRef found = current_stream();
+  const std::thread::id here = std::this_thread::get_id();
+  const Numbers in = numbered(300);
+  Numbers out(in.size());
+  overlap(in, out, {.chunk = 100, .strategy = GetParam()},
+          [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+            EXPECT_EQ(current_stream(), stream);
+            EXPECT_EQ(stream.device(), chunk.device);
+            EXPECT_EQ(std::this_thread::get_id(), here);
+            copy(y, x);
+          });
+  EXPECT_EQ(out, in);
+  EXPECT_EQ(current_stream(), found);
+}
+
+TEST_F(Overlap, KeepsTheNextChunkMovingWhileOneIsHeldUp) {
+  PinnedBuffer<int> in(2000), out(2000);
+  std::iota(in.begin(), in.end(), 0);
+  bool moved = false;
+  conformance::Gate gate;
+  overlap(in, out, {.chunk = 1000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
+          [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+            copy(stream, y, x);
+            if (chunk.index == 0) return gate.close_on(stream);
+            moved = stream.record_event().synchronize_for(conformance::patience) && !gate.is_open();
+            gate.open();
+          });
+  EXPECT_TRUE(moved);
+  EXPECT_TRUE(std::equal(in.begin(), in.end(), out.begin()));
+}
+
+TEST_F(Overlap, ChoosesByCopyEnginesAndSizes) {
+  constexpr std::size_t large = std::size_t{16} << 20;
+  EXPECT_EQ(choose_overlap_strategy(device(), large, 4),
+            device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk);
+  EXPECT_EQ(choose_overlap_strategy(device(), large, 1), OverlapStrategy::stream_per_chunk);
+  EXPECT_EQ(choose_overlap_strategy(device(), 1000, 4), OverlapStrategy::stream_per_chunk);
+}
+
+TEST_F(Overlap, RefusesInWordsBeforeAnythingMoves) {
+  const Numbers in = numbered(100);
+  Numbers out(100);
+  const auto never = [](StreamRef, auto...) { ADD_FAILURE() << "the function was called"; };
+  const auto refused = [&](auto&& from, auto&& to, const OverlapOptions& options = {}) {
+    return code_of([&] { overlap(from, to, options, never); }) == errc::invalid_argument;
+  };
+  EXPECT_TRUE(refused(in, Numbers(99)));
+  EXPECT_TRUE(refused(in, Numbers(150)));
+  EXPECT_TRUE(refused(in, Numbers{}));
+  EXPECT_TRUE(refused(Numbers{}, out));
+  EXPECT_TRUE(refused(rows(in, 3), out));
+  EXPECT_TRUE(refused(rows(in, 0), out));
+  EXPECT_TRUE(refused(rows(in, 10), rows(out, 3)));
+  EXPECT_TRUE(refused(in, rows(out, 2)));
+  EXPECT_TRUE(refused(inputs(in, rows(out, 2)), no_output));
+  EXPECT_TRUE(refused(in, per_chunk(out), {.chunk = 0, .devices = {Device{0}, Device{0}}}));
+  EXPECT_TRUE(refused(in, per_chunk(out, 0)));
+  EXPECT_TRUE(refused(in, per_chunk(out, 51), {.chunk = 50}));
+  EXPECT_TRUE(refused(std::span<const int>{static_cast<const int*>(nullptr), 5}, no_output));
+  EXPECT_TRUE(refused(in, std::span<int>{static_cast<int*>(nullptr), 100}));
+  EXPECT_TRUE(refused(std::span{out}.first(60), std::span{out}.last(60)));
+  EXPECT_TRUE(refused(out, out, {.halo = 1}));
+  EXPECT_TRUE(refused(out, filtered(out)));
+  EXPECT_TRUE(refused(source<int>([](std::span<int> to) { return to.size(); }, 0), no_output));
+  EXPECT_EQ(code_of([&] { overlap(in, out, {.devices = {Device{1000}}}, never); }), errc::invalid_device);
+  constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge / 8}, never); }), errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge}, never); }), errc::out_of_memory);
+  EXPECT_THROW(overlap(counting(1), no_output, {.chunk = 1000, .in_flight = huge}, never), std::bad_alloc);
+}
+
+TEST_F(Overlap, RefusesSourcesThatAreNotWhatTheySay) {
+  const Numbers in = numbered(100);
+  const auto nothing = [](StreamRef, auto...) {};
+  EXPECT_EQ(code_of([&] { overlap(source<int>([](std::span<int> to) { return to.size() + 1; }), no_output, {.chunk = 10}, nothing); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(source<int>([](std::span<int>) { return std::size_t{3}; }, 2), no_output, {.chunk = 10}, nothing); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(inputs(in, counting(99)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(inputs(counting(25), counting(24)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
+  Numbers small(99);
+  EXPECT_EQ(code_of([&] { overlap(counting(100), small, {.chunk = 10}, same); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(inputs(counting(25), counting(25)), no_output, {.chunk = 10}, nothing); }), nothing_thrown);
+}
+
+TEST_F(Overlap, IsRefusedInsideAHostFunction) {
+  const Numbers in = numbered(100);
+  std::error_code code;
+  const Stream stream;
+  stream.launch_host_func([&] { code = code_of([&] { overlap(in, no_output, [](StreamRef, DeviceSpan<const int>) {}); }); });
+  stream.synchronize();
+  EXPECT_EQ(code, errc::not_permitted);
+}
+
+void twice_nothing(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy(stream, out, in); }
+
+TEST_F(Overlap, TakesFunctionsAndObjectsThatOnlyMove) {
+  const Numbers in = numbered(100);
+  Numbers out(100), again(100);
+  overlap(in, out, twice_nothing);
+  EXPECT_EQ(out, in);
+  overlap(in, again, [owned = std::make_unique<int>(0)](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) mutable {
+    ++*owned;
+    copy(stream, y, x);
+  });
+  EXPECT_EQ(again, in);
+}
+
+TEST_F(Overlap, MeasuresWhatWasHidden) {
+  using std::chrono::nanoseconds;
+  const auto interval = [](int start, int stop) { return OverlapInterval{nanoseconds{start}, nanoseconds{stop}}; };
+  const OverlapChunkTimes chunks[] = {
+      {.chunk = 0, .copy_in = interval(0, 10), .compute = interval(10, 30), .copy_out = interval(30, 40)},
+      {.chunk = 1, .copy_in = interval(5, 20), .compute = interval(30, 50), .copy_out = interval(50, 60)},
+  };
+  const OverlapMeasure measured = measure_overlap(chunks);
+  EXPECT_EQ(measured.transfer, nanoseconds{40});
+  EXPECT_EQ(measured.compute, nanoseconds{40});
+  EXPECT_EQ(measured.hidden, nanoseconds{20});
+  EXPECT_DOUBLE_EQ(measured.hidden_share(), 0.5);
+  EXPECT_EQ(measure_overlap({}).hidden_share(), 0);
+}
+
+class OverlapTwoDevices : public TwoDevices {};
+
+TEST_F(OverlapTwoDevices, SharesTheChunks) {
+  for (const OverlapStrategy strategy : strategies) {
+    const Numbers in = numbered(10'001);
+    for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}}) {
+      const OverlapOptions options{
+          .chunk = 100, .in_flight = in_flight, .strategy = strategy, .devices = {first, second}, .record_times = true};
+      Numbers out(in.size());
+      std::array<int, 2> chunks{};
+      const OverlapResult result =
+          overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+            EXPECT_EQ(chunk.device, Device{static_cast<int>(chunk.index % 2)});
+            EXPECT_EQ(Device::current(), chunk.device);
+            ++chunks[chunk.index % 2];
+            copy(stream, y, x);
+          });
+      EXPECT_EQ(out, in);
+      EXPECT_EQ(result.times.size(), 101U);
+      EXPECT_EQ(chunks[0] + chunks[1], 101);
+      Numbers streamed;
+      overlap(counting(in.size()), keeping(streamed), options, same);
+      EXPECT_EQ(streamed, in);
+
+      OverlapOptions stencil = options;
+      stencil.halo = 2;
+      Numbers neighbours(5 * in.size());
+      overlap(in, neighbours, stencil, with_neighbours);
+      expect_neighbours(neighbours, in.size());
+    }
+  }
+}
+
+TEST_F(OverlapTwoDevices, TellTheChunkThatFailed) {
+  const Numbers in = numbered(10'000);
+  Numbers out(in.size());
+  EXPECT_EQ(failed_chunk([&] {
+              overlap(in, out, {.chunk = 100, .devices = {first, second}},
+                      [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int>, const OverlapChunk& chunk) {
+                        stream.launch_host_func([index = chunk.index] {
+                          if (index >= 33) throw Mine{"too bad"};
+                        });
+                      });
+            }),
+            33U);
+}
+
+}  // namespace

@@ -72,6 +72,7 @@ part_tsan() {
 # In the build of scripts_test. Here nothing that a rule needs may be missing, so a rule that skips is a rule that did not run.
 part_lint() {
   need clang-format-14 command -v clang-format-14
+  need doxygen command -v doxygen
   install_missing
   ninja -C build
   meson test -C build --no-rebuild --print-errorlogs --suite lint | tee build/lint.txt

@@ -33,10 +33,12 @@ enum class CopyResult {
 
 /// The calling thread's policy where a copy names none; `Pageable::stage` at first.
 [[nodiscard]] Pageable default_pageable() noexcept;
+/// Sets it, for the calling thread.
 void set_default_pageable(Pageable policy) noexcept;
 
 /// `bytes` from `from` to `to`. @throws errc::invalid_argument for null with a size and for ranges that overlap in part.
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable());
+/// On the current stream.
 inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes) { return copy_bytes(current_stream(), to, from, bytes); }
 
 /// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. @throws errc::invalid_argument also for
@@ -86,6 +88,7 @@ CopyResult copy(StreamRef stream, To&& to, const From& from, Pageable policy = d
   return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from), detail::kind_by_type<From>(),
                             std::size(from) * sizeof(T), policy);
 }
+/// On the current stream.
 template <detail::memory_range To, detail::memory_range From>
 CopyResult copy(To&& to, const From& from) {
   return runnel::copy(current_stream(), to, from);
@@ -99,6 +102,7 @@ void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_
   static_assert(std::is_trivially_copyable_v<T>, "fill: only trivially copyable elements can be set as bytes");
   detail::fill_pattern(stream, std::data(to), detail::kind_by_type<To>(), &value, sizeof(T), std::size(to));
 }
+/// On the current stream.
 template <detail::memory_range To>
 void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
   runnel::fill(current_stream(), to, value);

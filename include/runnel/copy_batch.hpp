@@ -13,11 +13,11 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// `bytes` bytes from `from` to `to`, as in copy_bytes(). A kind that is given is not asked for, which saves most of a small copy's cost.
 struct CopyOperation {
-  void* to;
-  const void* from;
-  std::size_t bytes;
-  std::optional<MemoryKind> to_kind = std::nullopt;
-  std::optional<MemoryKind> from_kind = std::nullopt;
+  void* to;                                            ///< any memory
+  const void* from;                                    ///< any memory
+  std::size_t bytes;                                   ///< 0 is nothing to do
+  std::optional<MemoryKind> to_kind = std::nullopt;    ///< of `to`, where it is known
+  std::optional<MemoryKind> from_kind = std::nullopt;  ///< of `from`, where it is known
 };
 
 /// All elements of `from` to `to`, as in copy().

@@ -40,6 +40,7 @@ inline void synchronize() { current_stream().synchronize(); }
 /// found on the guarded stream's device, whatever `use()` set in between. Guards that end out of order each restore what they found.
 class [[nodiscard]] StreamGuard {
  public:
+  /// Makes `stream` and its device current.
   explicit StreamGuard(StreamRef stream);
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
@@ -49,6 +50,7 @@ class [[nodiscard]] StreamGuard {
   void reset(StreamRef stream);
   /// What the guard will restore.
   [[nodiscard]] StreamRef original_stream() const;
+  /// The device that the guard will restore.
   [[nodiscard]] Device original_device() const noexcept { return found_device_; }
 
  private:
@@ -70,6 +72,7 @@ class StreamContext {
   /// Applies a context to the calling thread for a scope, and restores what it found afterwards.
   class [[nodiscard]] Guard {
    public:
+    /// Applies `context`.
     explicit Guard(const StreamContext& context);
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;

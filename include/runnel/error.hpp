@@ -29,7 +29,9 @@ enum class errc {
   unknown             ///< the runtime gave a number that nobody knows
 };
 
+/// The category of `errc`, named "runnel".
 [[nodiscard]] const std::error_category& error_category() noexcept;
+/// So that an `errc` is a `std::error_code`.
 [[nodiscard]] std::error_code make_error_code(errc code) noexcept;
 
 /// The base of every exception that runnel throws. What is thrown is also a `std::system_error`, except out of memory,
@@ -49,10 +51,12 @@ class Error {
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
 
  protected:
+  ///@{ Made and copied by what is really thrown.
   Error(const char* operation, int native_code, const char* native_name) noexcept
       : operation_{operation}, native_name_{native_name}, native_code_{native_code} {}
   Error(const Error&) = default;
   Error& operator=(const Error&) = default;
+  ///@}
 
  private:
   const char* operation_;  // string literals all: nothing here is owned

@@ -15,6 +15,7 @@ namespace runnel::inline RUNNEL_ABI {
 /// It outlives the stream that it was recorded on. The native event is made at the first record, on that stream's device.
 class Event : public detail::EventBase {
  public:
+  /// Not recorded yet.
   explicit Event(EventOptions options = {}) noexcept : EventBase{options, false} {}
   /// Recorded on the stream at once.
   explicit Event(StreamRef stream, EventOptions options = {}) : EventBase{options, false} { record(stream); }
@@ -30,6 +31,7 @@ class Event : public detail::EventBase {
 /// An event that also takes the time. `stop - start` measures what lay between.
 class TimedEvent : public detail::EventBase {
  public:
+  /// Not recorded yet. @throws errc::invalid_argument for `interprocess`
   explicit TimedEvent(EventOptions options = {}) : EventBase{options, true} { refuse_interprocess(); }
   /// Recorded on the stream at once.
   explicit TimedEvent(StreamRef stream, EventOptions options = {}) : TimedEvent{options} { record(stream); }

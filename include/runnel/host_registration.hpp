@@ -28,6 +28,7 @@ class HostRegistration {
     std::size(range);
   }
   explicit HostRegistration(R& range) : HostRegistration(std::data(range), std::size(range) * sizeof(*std::data(range))) {}
+  ///@{ The other is empty afterwards.
   HostRegistration(HostRegistration&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
   HostRegistration& operator=(HostRegistration&& other) noexcept {
@@ -36,10 +37,13 @@ class HostRegistration {
     std::swap(bytes_, taken.bytes_);
     return *this;
   }
+  ///@}
   ~HostRegistration();
 
+  ///@{ What is pinned.
   [[nodiscard]] void* data() const noexcept { return pointer_; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return bytes_; }
+  ///@}
   /// Where that device's kernels find the memory, without a copy.
   [[nodiscard]] void* device_pointer(Device device = Device::current()) const;
 

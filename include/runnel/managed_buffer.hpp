@@ -22,13 +22,14 @@ class ManagedBuffer {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "ManagedBuffer holds trivially copyable elements");
 
  public:
-  static constexpr MemoryKind memory_kind = MemoryKind::managed;
+  static constexpr MemoryKind memory_kind = MemoryKind::managed;  ///< saves copies a question to the runtime
 
   /// @throws errc::out_of_memory; errc::not_supported where the device has no such memory
   explicit ManagedBuffer(std::size_t size, Device device = Device::current())
       : data_{static_cast<T*>(detail::allocate_managed(detail::bytes_for(size, sizeof(T)), device))},
         size_{size},
         device_{device.ordinal()} {}
+  ///@{ The other is empty afterwards.
   ManagedBuffer(ManagedBuffer&& other) noexcept
       : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)}, device_{other.device_} {}
   ManagedBuffer& operator=(ManagedBuffer&& other) noexcept {
@@ -38,10 +39,12 @@ class ManagedBuffer {
     std::swap(device_, taken.device_);
     return *this;
   }
+  ///@}
   ~ManagedBuffer() {
     if (data_ != nullptr) detail::free_managed(data_, device_);
   }
 
+  ///@{ As of a std::span.
   [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -53,6 +56,7 @@ class ManagedBuffer {
   [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+  ///@}
   /// The device it was allocated on.
   [[nodiscard]] Device device() const noexcept { return Device{device_}; }
 

@@ -27,6 +27,7 @@ void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef s
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept;
 }  // namespace detail
 
+/// How pinned memory is wanted.
 struct PinnedOptions {
   /// The host writes it faster and devices read it faster, but the host reads it very slowly. Where there is no such memory, the same.
   bool write_combined = false;
@@ -36,19 +37,22 @@ struct PinnedOptions {
 template <class T>
 class DeviceSpan {
  public:
-  static constexpr MemoryKind memory_kind = MemoryKind::device;
+  static constexpr MemoryKind memory_kind = MemoryKind::device;  ///< saves copies a question to the runtime
 
   constexpr DeviceSpan() noexcept = default;
+  /// `size` elements from `data` on.
   constexpr DeviceSpan(T* data, std::size_t size) noexcept : data_{data}, size_{size} {}
   /// A span of T as one of const T.
   template <class U>
   requires std::is_convertible_v<U (*)[], T (*)[]>
   constexpr DeviceSpan(DeviceSpan<U> other) noexcept : data_{other.data()}, size_{other.size()} {}
 
+  ///@{ As of a std::span.
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
   [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
   [[nodiscard]] constexpr std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
+  ///@}
   /// `count` elements from `offset` on; both are clamped to what is there.
   [[nodiscard]] constexpr DeviceSpan subspan(std::size_t offset, std::size_t count = std::numeric_limits<std::size_t>::max()) const {
     const std::size_t begin = offset < size_ ? offset : size_;
@@ -68,12 +72,13 @@ class PinnedBuffer {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "PinnedBuffer holds trivially copyable elements");
 
  public:
-  static constexpr MemoryKind memory_kind = MemoryKind::pinned;
+  static constexpr MemoryKind memory_kind = MemoryKind::pinned;  ///< saves copies a question to the runtime
 
   PinnedBuffer() noexcept = default;
   /// Aligned to 256 bytes. @throws errc::out_of_memory
   explicit PinnedBuffer(std::size_t size, PinnedOptions options = {})
       : data_{static_cast<T*>(detail::allocate_pinned(detail::bytes_for(size, sizeof(T)), options.write_combined))}, size_{size} {}
+  ///@{ The other is empty afterwards.
   PinnedBuffer(PinnedBuffer&& other) noexcept : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
     PinnedBuffer taken{std::move(other)};
@@ -81,10 +86,12 @@ class PinnedBuffer {
     std::swap(size_, taken.size_);
     return *this;
   }
+  ///@}
   ~PinnedBuffer() {
     if (data_ != nullptr) detail::free_pinned(data_);
   }
 
+  ///@{ As of a std::span.
   [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -96,6 +103,7 @@ class PinnedBuffer {
   [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
   [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+  ///@}
 
   /// Work submitted to the stream so far uses this memory.
   void record_use(StreamRef stream) const {
@@ -119,7 +127,7 @@ class DeviceBuffer {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "DeviceBuffer holds trivially copyable elements");
 
  public:
-  static constexpr MemoryKind memory_kind = MemoryKind::device;
+  static constexpr MemoryKind memory_kind = MemoryKind::device;  ///< saves copies a question to the runtime
 
   /// On the stream's device. @throws errc::out_of_memory
   explicit DeviceBuffer(std::size_t size, StreamRef stream = current_stream())
@@ -127,6 +135,7 @@ class DeviceBuffer {
         size_{size},
         stream_{stream},
         device_{stream.device().ordinal()} {}
+  ///@{ The other is empty afterwards.
   DeviceBuffer(DeviceBuffer&& other) noexcept
       : data_{std::exchange(other.data_, nullptr)},
         size_{std::exchange(other.size_, 0)},
@@ -142,21 +151,27 @@ class DeviceBuffer {
     std::swap(others_, taken.others_);
     return *this;
   }
+  ///@}
   ~DeviceBuffer() {
     if (data_ != nullptr) detail::free_device(data_, size_bytes(), stream_, device_, others_);
   }
 
+  ///@{ As of a std::span.
   [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  ///@}
+  ///@{ A view for kernels and copies.
   [[nodiscard]] DeviceSpan<T> span() noexcept { return {data_, size_}; }
   [[nodiscard]] DeviceSpan<const T> span() const noexcept { return {data_, size_}; }
   operator DeviceSpan<T>() noexcept { return span(); }
   operator DeviceSpan<const T>() const noexcept { return span(); }
+  ///@}
   /// The stream in whose order it will be freed.
   [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
+  /// Where the memory is.
   [[nodiscard]] Device device() const noexcept { return Device{device_}; }
   /// Work submitted to that stream until this is destroyed uses the memory: it is freed after that, too.
   void record_stream(StreamRef stream) {

@@ -22,7 +22,7 @@ using event = ::ihipEvent_t*;    ///< is `hipEvent_t`
 namespace runnel::inline RUNNEL_ABI::native {
 struct host_stream;
 struct host_event;
-using stream = host_stream*;
-using event = host_event*;
+using stream = host_stream*;  ///< of a thread-backed device
+using event = host_event*;    ///< of a thread-backed device
 }  // namespace runnel::inline RUNNEL_ABI::native
 #endif

@@ -24,11 +24,13 @@ struct PinnedStatistics {
   std::size_t hits;           ///< allocations served from the cache
   std::size_t misses;         ///< allocations that asked the runtime
 };
+/// Counts at this moment; makes no runtime call.
 [[nodiscard]] PinnedStatistics pinned_statistics() noexcept;
 
 /// The pool never holds more bytes than this, used and cached together; no limit at first. Cached blocks are given back to make room;
 /// what does not fit then is `errc::out_of_memory`. Blocks in use beyond a new limit stay.
 void set_pinned_limit(std::size_t bytes);
+/// What set_pinned_limit() was given last; the maximum of size_t at first.
 [[nodiscard]] std::size_t pinned_limit() noexcept;
 
 /// Gives every cached block that no stream is using any more back to the runtime. May wait for devices, as the runtimes' own frees do.

@@ -17,9 +17,10 @@ namespace runnel::inline RUNNEL_ABI {
 /// The pinned pool as a standard allocator: `std::vector<float, PinnedAllocator<float>>`.
 template <class T>
 struct PinnedAllocator {
-  using value_type = T;
+  using value_type = T;  ///< as of every allocator
 
   PinnedAllocator() noexcept = default;
+  /// All of them share the one pool.
   template <class U>
   PinnedAllocator(const PinnedAllocator<U>&) noexcept {}
 
@@ -27,6 +28,7 @@ struct PinnedAllocator {
   [[nodiscard]] T* allocate(std::size_t count) {
     return static_cast<T*>(pinned_resource()->allocate(detail::bytes_for(count, sizeof(T)), alignof(T)));
   }
+  /// Streams may still be using the memory, as when a PinnedBuffer is dropped.
   void deallocate(T* pointer, std::size_t count) { pinned_resource()->deallocate(pointer, count * sizeof(T), alignof(T)); }
 
   template <class U>

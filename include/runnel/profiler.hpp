@@ -15,6 +15,7 @@ void pop_profiler_range() noexcept;
 /// profiler is attached; nothing otherwise. Ranges nest.
 class [[nodiscard]] ProfilerRange {
  public:
+  /// `name` is copied.
   explicit ProfilerRange(const char* name) noexcept { detail::push_profiler_range(name); }
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;

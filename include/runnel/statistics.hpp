@@ -8,6 +8,7 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+/// Counts of objects.
 struct LiveObjects {
   std::size_t streams;         ///< owned by a `Stream` or a pool, or wrapped
   std::size_t events;          ///< owned by an `Event` or `TimedEvent`

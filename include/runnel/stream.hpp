@@ -25,21 +25,24 @@ class TimedEvent;
 /// How urgent a stream's work is: lower is more urgent. Any `int` is taken and clamped to the device's range, so the three levels
 /// mean the device's greatest, 0 and least: {-5, 0, 0} on NVIDIA (0 is the least), {-1, 0, 1} on AMD and on the host backend.
 struct Priority {
-  int value = 0;
+  int value = 0;  ///< before clamping
 
   constexpr Priority() noexcept = default;
+  /// Any number.
   constexpr Priority(int number) noexcept : value{number} {}  // NOLINT: `.priority = -1` is how it is written
 
-  static const Priority high;
-  static const Priority normal;
-  static const Priority low;
+  static const Priority high;    ///< the most urgent that the device has
+  static const Priority normal;  ///< 0
+  static const Priority low;     ///< the least urgent that the device has
   friend constexpr bool operator==(Priority, Priority) noexcept = default;
 };
 inline constexpr Priority Priority::high{INT_MIN};
 inline constexpr Priority Priority::normal{0};
 inline constexpr Priority Priority::low{INT_MAX};
 
+/// What a stream is to be like.
 struct StreamOptions {
+  /// Clamped to what the device has.
   Priority priority = Priority::normal;
   /// True: orders with the device's default stream, as plain `cudaStreamCreate` does. False: independent of it.
   bool blocking = false;
@@ -63,6 +66,7 @@ class StreamRef {
 
   /// The vendor's handle, as `kernel<<<grid, block, 0, s.native()>>>` takes it. Makes no runtime call.
   [[nodiscard]] native::stream native() const { return live().handle; }
+  /// The device that its work runs on.
   [[nodiscard]] Device device() const { return Device{live().device}; }
   /// A number that no other stream of this process ever has; 0 for a moved-from stream.
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
@@ -87,13 +91,16 @@ class StreamRef {
 
   /// All work submitted here from now on runs after what `event` has recorded at this moment. A never-recorded event is complete.
   void wait_event(const Event& event) const;
+  /// The same.
   void wait_event(const TimedEvent& event) const;
   /// All work submitted here from now on runs after everything submitted to `other` so far, on any device. Itself: nothing to do.
   void wait_stream(StreamRef other) const;
   /// A new event that marks everything submitted so far.
   [[nodiscard]] Event record_event() const;
+  ///@{ `event` marks everything submitted so far, and no longer what it marked before.
   void record_event(Event& event) const;
   void record_event(TimedEvent& event) const;
+  ///@}
 
   /// Runs `function()` once, on a thread of the runtime, after the work submitted so far and before what comes later, and destroys it
   /// once. It may wait for other threads but must not use streams. The first exception is thrown by the next `synchronize()`.
@@ -110,6 +117,7 @@ class StreamRef {
 
   /// The same stream. Two views of destroyed streams are equal if they viewed the same one.
   friend bool operator==(StreamRef a, StreamRef b) noexcept { return a.id_ == b.id_; }
+  /// to_string()
   template <class Char, class Traits>
   friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, StreamRef stream) {
     return out << to_string(stream).c_str();
@@ -119,10 +127,11 @@ class StreamRef {
 
  protected:
   friend struct detail::Access;
+  /// For the library: a stream that it knows.
   constexpr StreamRef(detail::StreamSlot* slot, std::uint64_t id) noexcept : slot_{slot}, id_{id} {}
 
-  detail::StreamSlot* slot_;
-  std::uint64_t id_;
+  detail::StreamSlot* slot_;  ///< null for a moved-from stream
+  std::uint64_t id_;          ///< what the slot must have for the view to be live
 
  private:
   [[nodiscard]] const detail::StreamSlot& live() const {
@@ -148,10 +157,14 @@ class Stream : public StreamRef {
  public:
   /// On the current device. Independent of the default stream unless `options.blocking`.
   Stream() : Stream(StreamOptions{}) {}
+  /// On the current device.
   explicit Stream(StreamOptions options) : Stream(Device::current(), options) {}
+  /// On `device`, which does not become current.
   explicit Stream(Device device, StreamOptions options = {});
+  ///@{ The other is moved-from afterwards: using it throws.
   Stream(Stream&& other) noexcept : StreamRef{other}, owned_{std::exchange(other.owned_, nullptr)} { other.forget(); }
   Stream& operator=(Stream&& other) noexcept;
+  ///@}
   ~Stream() {
     if (owned_) detail::retire_stream(owned_);
   }

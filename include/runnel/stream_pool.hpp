@@ -17,6 +17,7 @@ void drop_stream_pool(StreamPoolState* pool) noexcept;
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept;
 }  // namespace detail
 
+/// What a pool is to be like.
 struct StreamPoolOptions {
   std::size_t size = 8;                                       ///< streams made at once; at least 1
   std::size_t max = std::numeric_limits<std::size_t>::max();  ///< streams made at most, when more are asked for than are there
@@ -26,6 +27,7 @@ struct StreamPoolOptions {
 /// A stream out of a pool, which goes back when the lease ends, as it is: the next holder's work runs after what is still in it.
 class StreamLease : public StreamRef {
  public:
+  ///@{ The other is moved-from afterwards: using it throws.
   StreamLease(StreamLease&& other) noexcept : StreamRef{other}, pool_{std::exchange(other.pool_, nullptr)}, leased_{other.leased_} {
     other.slot_ = nullptr;
     other.id_ = 0;
@@ -38,6 +40,7 @@ class StreamLease : public StreamRef {
     std::swap(leased_, taken.leased_);
     return *this;
   }
+  ///@}
   ~StreamLease() {
     if (pool_ != nullptr) detail::return_stream(pool_, leased_);
   }
@@ -56,12 +59,14 @@ class StreamPool {
  public:
   /// @throws errc::invalid_argument for a size of 0 or one above `options.max`
   explicit StreamPool(Device device, StreamPoolOptions options = {});
+  ///@{ The other is moved-from afterwards: using it throws.
   StreamPool(StreamPool&& other) noexcept : state_{std::exchange(other.state_, nullptr)} {}
   StreamPool& operator=(StreamPool&& other) noexcept {
     StreamPool taken{std::move(other)};
     std::swap(state_, taken.state_);
     return *this;
   }
+  ///@}
   ~StreamPool() {
     if (state_ != nullptr) detail::drop_stream_pool(state_);
   }
@@ -69,9 +74,11 @@ class StreamPool {
   /// The stream that has been back for longest; where none is, a new one is made. @throws errc::pool_exhausted at `options.max`
   [[nodiscard]] StreamLease acquire();
 
+  /// The device of all its streams.
   [[nodiscard]] Device device() const;
   /// Streams made so far, leased or not.
   [[nodiscard]] std::size_t size() const;
+  /// Streams that are out at this moment.
   [[nodiscard]] std::size_t leased() const;
   /// How many streams had to be made because all were leased: 0 says that `size` was enough.
   [[nodiscard]] std::size_t growth() const;

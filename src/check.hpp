@@ -7,8 +7,6 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// runnel itself refuses. `operation` and the strings must be literals; `reason` is copied.
-[[noreturn]] void throw_error(errc code, const char* operation, const char* reason);
 /// The runtime refused. Its last error is cleared.
 [[noreturn]] void throw_status(driver::status status, const char* operation);
 

@@ -72,6 +72,7 @@ void free_slot(Slot* slot) noexcept {
     slot->has_failure.store(false, std::memory_order_relaxed);
   }
   slot->is_default = false;
+  slot->attachments.store(nullptr, std::memory_order_relaxed);  // where they could not be destroyed, they are left
   slot->thread = nullptr;
   slot->owned = false;
   slot->name[0] = '\0';

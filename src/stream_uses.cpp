@@ -79,6 +79,15 @@ void close(std::uint64_t id, native::event event, int device) noexcept {
   return {};
 }
 
+void destroy_attachments(Slot& slot) noexcept {
+  Attachment* each = slot.attachments.exchange(nullptr, std::memory_order_acquire);
+  while (each != nullptr) {
+    Attachment* const next = each->next;
+    each->destroy(each);
+    each = next;
+  }
+}
+
 }  // namespace
 
 bool begin_use(StreamUse use) noexcept {
@@ -150,6 +159,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // for a runtime call or two
   if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_on(slot), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
+  destroy_attachments(slot);
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
   const int device = slot.device;

@@ -62,8 +62,8 @@ struct Remainder {
 /// Asks the runtime whether the event has happened, and remembers it.
 [[nodiscard]] Remainder::State poll_remainder(StreamUse use) noexcept;
 
-/// Ends all views of a slot, leaves events for the uses of its stream, destroys the stream if the slot owns it, frees the slot.
-/// In a host function the last three wait until a thread outside comes by.
+/// Ends all views of a slot, leaves events for the uses of its stream, destroys what is attached, destroys the stream if the slot owns
+/// it, frees the slot. In a host function all but the first wait until a thread outside comes by.
 void retire_slot(Slot* slot) noexcept;
 /// The later part of it.
 void finish_retiring(Slot& slot, std::uint64_t id) noexcept;

@@ -64,6 +64,11 @@ class Error {
   int native_code_;
 };
 
+namespace detail {
+/// runnel itself refuses. `operation` must be a literal; `reason` is copied.
+[[noreturn]] void throw_error(errc code, const char* operation, const char* reason);
+}  // namespace detail
+
 }  // namespace runnel::inline RUNNEL_ABI
 
 template <>

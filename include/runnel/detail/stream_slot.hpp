@@ -12,6 +12,14 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+/// Something that other code keeps with a stream: it goes when the stream does, before the native handle.
+struct Attachment {
+  const void* key;  ///< an address that only this kind of attachment has
+  /// Called outside host functions; never called where the runtime may not be, as in a forked child or while the process exits.
+  void (*destroy)(Attachment*) noexcept;
+  Attachment* next = nullptr;
+};
+
 struct StreamSlot {
   native::stream handle{};
   std::atomic<std::uint64_t> id{0};  // 0 while the slot is free
@@ -20,12 +28,24 @@ struct StreamSlot {
   bool blocking = false;
   bool is_default = false;  // the handle means "of the current device" (or thread): set the device before using it
   char name[32] = {};
+  std::atomic<Attachment*> attachments{nullptr};
 };
 
 struct Access;
 
 [[nodiscard]] inline bool is_live(const StreamSlot* slot, std::uint64_t id) noexcept {
   return slot != nullptr && slot->id.load(std::memory_order_acquire) == id;
+}
+[[nodiscard]] inline Attachment* find_attachment(const StreamSlot& slot, const void* key) noexcept {
+  Attachment* found = slot.attachments.load(std::memory_order_acquire);
+  while (found != nullptr && found->key != key) found = found->next;
+  return found;
+}
+/// From here on the stream owns it. Two of one key are the caller's to prevent.
+inline void attach(StreamSlot& slot, Attachment* attachment) noexcept {
+  attachment->next = slot.attachments.load(std::memory_order_relaxed);
+  while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, std::memory_order_release)) {
+  }
 }
 [[noreturn]] void throw_dead_stream(std::uint64_t id);
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);

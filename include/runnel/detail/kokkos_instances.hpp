@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which execution space instance belongs to which stream. A stream keeps one for each space; Kokkos is told in time, before it finalizes
+/// and before a stream is destroyed, because an instance may outlive neither (from Kokkos 5.1 on it aborts the process).
+#pragma once
+
+#include <runnel/error.hpp>
+#include <runnel/stream.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#ifdef KOKKOS_ENABLE_ATOMICS_BYPASS
+#error \
+    "runnel: this Kokkos was built with Kokkos_ENABLE_ATOMICS_BYPASS, without locks and with view counts that are not atomic: no kernel may run beside another thread. Build Kokkos without it."
+#endif
+#if KOKKOS_VERSION < 40700
+#error "runnel needs Kokkos 4.7 or newer"
+#endif
+
+namespace runnel::inline RUNNEL_ABI::kokkos {
+
+template <class E>
+concept execution_space = Kokkos::is_execution_space_v<E>;
+/// Spaces that enqueue kernels on this backend's native streams: `Kokkos::Cuda` on CUDA, `Kokkos::HIP` on HIP.
+template <class E>
+concept device_space = execution_space<E> && std::constructible_from<E, native::stream>;
+
+namespace detail {
+
+// Instances that share nothing. Default-constructed ones are one and the same, with one lock that is held for the whole of a kernel, and
+// so may be what partition_space() of OpenMP gives from Kokkos 5 on.
+#ifdef KOKKOS_ENABLE_SERIAL
+[[nodiscard]] inline Kokkos::Serial independent_instance(std::type_identity<Kokkos::Serial>, int) {
+  return Kokkos::Serial{Kokkos::NewInstance{}};
+}
+#endif
+#ifdef KOKKOS_ENABLE_OPENMP
+[[nodiscard]] inline Kokkos::OpenMP independent_instance(std::type_identity<Kokkos::OpenMP>, int threads) {
+  return Kokkos::OpenMP{threads};
+}
+#endif
+
+#ifdef KOKKOS_ENABLE_THREADS
+template <class E>
+inline constexpr bool is_threads = std::is_same_v<E, Kokkos::Threads>;
+#else
+template <class>
+inline constexpr bool is_threads = false;
+#endif
+
+}  // namespace detail
+
+/// Spaces whose kernels run in the thread that calls, so that a stream runs them as host functions.
+template <class E>
+concept host_space = execution_space<E> && requires {
+  detail::independent_instance(std::type_identity<E>{}, 1);
+};
+/// `Kokkos::Threads`: one instance, and kernels on the thread that initialized Kokkos only.
+template <class E>
+concept inline_space = execution_space<E> && detail::is_threads<E>;
+
+namespace detail {
+
+template <class E>
+constexpr void check_space() {
+  static_assert(device_space<E> || host_space<E> || inline_space<E>,
+                "this execution space cannot run on the streams of this build of runnel: Kokkos::Cuda needs the backend cuda, Kokkos::HIP "
+                "needs hip; Serial, OpenMP and Threads run on every backend; others are not known");
+}
+
+/// An instance that a stream keeps; empty once Kokkos began to finalize.
+struct Kept : runnel::detail::Attachment {
+  Kept(const void* space, StreamRef with, void (*end)(runnel::detail::Attachment*) noexcept) noexcept
+      : Attachment{space, end}, stream{with} {}
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  virtual ~Kept() = default;
+  virtual void drop() noexcept = 0;
+
+  StreamRef stream;
+};
+
+/// All that must be gone when Kokkos finalizes.
+struct Registry {
+  std::mutex mutex;  // held while instances are made: several of Kokkos' constructors at once race before 5.1
+  std::vector<Kept*> kept;
+  bool hooked = false;
+  std::atomic<bool> finalizing{false};
+  std::atomic<int> pending{0};  // functions in streams that hold an instance, and instances that are about to be destroyed
+};
+[[nodiscard]] inline Registry& registry() {
+  static Registry& instance = *new Registry;  // never destroyed: streams may end after statics
+  return instance;
+}
+
+/// Holds Kokkos::finalize up.
+class Pending {
+ public:
+  Pending() noexcept { registry().pending.fetch_add(1); }
+  Pending(Pending&& other) noexcept : counts_{std::exchange(other.counts_, false)} {}
+  Pending& operator=(Pending&&) = delete;
+  ~Pending() {
+    if (counts_ && registry().pending.fetch_sub(1) == 1) registry().pending.notify_all();
+  }
+
+ private:
+  bool counts_ = true;
+};
+
+/// @throws errc::not_permitted outside the time between Kokkos' initialize and finalize
+inline void require_kokkos() {
+  constexpr const char* operation = "use Kokkos on a stream";
+  if (registry().finalizing.load() || Kokkos::is_finalized())
+    runnel::detail::throw_error(errc::not_permitted, operation, "Kokkos was finalized");
+  if (!Kokkos::is_initialized()) runnel::detail::throw_error(errc::not_permitted, operation, "Kokkos is not initialized yet");
+}
+
+/// What Kokkos calls when it begins to finalize.
+inline void before_finalize() {
+  Registry& all = registry();
+  all.finalizing.store(true);
+  for (int count = all.pending.load(); count > 0; count = all.pending.load()) all.pending.wait(count);
+  const std::lock_guard lock{all.mutex};
+  for (Kept* each : all.kept) each->drop();
+}
+
+template <class E>
+inline constinit char space_key = 0;
+
+template <class E>
+struct KeptOf final : Kept {
+  KeptOf(StreamRef with, E instance) : Kept{&space_key<E>, with, destroy_with_stream}, exec{std::move(instance)} {}
+  void drop() noexcept override { exec.reset(); }
+
+  static void destroy_with_stream(runnel::detail::Attachment* attachment) noexcept {
+    KeptOf* const self = static_cast<KeptOf*>(attachment);
+    const Pending held;  // a device's instance waits for the device, which may be waiting for somebody who wants the lock
+    {
+      const std::lock_guard lock{registry().mutex};
+      std::erase(registry().kept, self);
+    }
+    delete self;
+  }
+
+  std::optional<E> exec;
+};
+
+template <class E>
+[[nodiscard]] const E* find_instance(StreamRef stream) noexcept {
+  const runnel::detail::StreamSlot* const slot = runnel::detail::Access::slot(stream);
+  if (!runnel::detail::is_live(slot, stream.id())) return nullptr;
+  const auto* const found = static_cast<const KeptOf<E>*>(runnel::detail::find_attachment(*slot, &space_key<E>));
+  return found != nullptr && found->exec ? &*found->exec : nullptr;
+}
+
+/// The stream's instance, which `make()` makes if there is none; and whether it did.
+template <class Make, class E = std::invoke_result_t<Make&>>
+std::pair<const E&, bool> keep_instance(StreamRef stream, Make make) {
+  static_cast<void>(stream.native());  // throws if the stream is gone
+  Registry& all = registry();
+  const std::lock_guard lock{all.mutex};
+  require_kokkos();
+  if (const E* const found = find_instance<E>(stream)) return {*found, false};
+  if (!all.hooked) Kokkos::push_finalize_hook(before_finalize);
+  all.hooked = true;
+  all.kept.reserve(all.kept.size() + 1);
+  auto* const kept = new KeptOf<E>{stream, make()};
+  all.kept.push_back(kept);
+  runnel::detail::attach(*runnel::detail::Access::slot(stream), kept);
+  return {*kept->exec, true};
+}
+
+/// The live stream that keeps this very instance.
+template <class E>
+[[nodiscard]] std::optional<StreamRef> stream_of(const E& exec) {
+  const std::lock_guard lock{registry().mutex};
+  for (const Kept* each : registry().kept) {
+    if (each->key != &space_key<E> || !each->stream.valid()) continue;
+    const auto& instance = static_cast<const KeptOf<E>*>(each)->exec;
+    if (instance && *instance == exec) return each->stream;
+  }
+  return std::nullopt;
+}
+
+template <device_space E>
+[[nodiscard]] E make_instance(StreamRef stream, int) {
+  static_cast<void>(stream.priority());  // inside a host function this is where it ends, not in Kokkos
+  // Kokkos leaves the constructing thread's device and its stack of contexts changed: a thread of its own takes that away with it.
+  E exec = std::async(std::launch::async, [stream] {
+             stream.device().use();
+             return E(stream.native());
+           }).get();
+  // Its scratch memory is cleared on the default stream, which other streams are not ordered with.
+  stream.wait_stream(stream.device().default_stream());
+  return exec;
+}
+template <host_space E>
+[[nodiscard]] E make_instance(StreamRef, int threads) {
+  return independent_instance(std::type_identity<E>{}, threads);
+}
+
+template <class E>
+[[nodiscard]] const E& instance(StreamRef stream) {
+  if (const E* const found = find_instance<E>(stream)) [[likely]]
+    return *found;
+  return keep_instance(stream, [&] { return make_instance<E>(stream, 1); }).first;
+}
+
+/// Public API only: Kokkos says who may launch kernels by throwing.
+template <inline_space E>
+void require_threads_caller() {
+  try {
+    Kokkos::parallel_for(Kokkos::RangePolicy<E>(0, 1), [](int) {});
+  } catch (const std::runtime_error&) {
+    runnel::detail::throw_error(errc::not_supported, "launch on Kokkos::Threads",
+                                "its kernels run on the thread that initialized Kokkos only; use Kokkos::Serial on streams");
+  }
+}
+
+template <device_space E>
+[[nodiscard]] native::stream native_stream(const E& exec) {
+  if constexpr (requires { exec.cuda_stream(); })
+    return exec.cuda_stream();
+  else
+    return exec.hip_stream();
+}
+template <device_space E>
+[[nodiscard]] Device device_of(const E& exec) {
+  if constexpr (requires { exec.cuda_device(); })
+    return Device{exec.cuda_device()};
+  else
+    return Device{exec.hip_device()};
+}
+
+/// A function on its way into a stream, with its instance. The members are destroyed from the last to the first.
+template <class E, class F>
+struct Launched {
+  Pending pending;
+  E exec;
+  F function;
+  void operator()() { static_cast<void>(function(std::as_const(exec))); }
+};
+
+}  // namespace detail
+}  // namespace runnel::inline RUNNEL_ABI::kokkos

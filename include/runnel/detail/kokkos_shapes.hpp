@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How two Kokkos views lie in memory, as far as copies go: one run of bytes, or rows of them.
+#pragma once
+
+#include <runnel/copy.hpp>
+#include <runnel/stream.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace runnel::inline RUNNEL_ABI::kokkos::detail {
+
+/// One dimension of both views; distances in elements.
+struct Dimension {
+  std::size_t count;
+  std::size_t to_stride;
+  std::size_t from_stride;
+};
+
+template <class View>
+[[nodiscard]] std::string in_words(const View& view) {
+  std::string text = "'" + view.label() + "' (";
+  for (unsigned i = 0; i < View::rank(); ++i) text += (i == 0 ? "" : " x ") + std::to_string(view.extent(i));
+  return text + ")";
+}
+
+/// The fewest dimensions that say the same, the innermost first. At most `capacity` there are as many as the rank.
+struct Shape {
+  std::array<Dimension, 8> dimensions{};
+  std::size_t rank = 0;
+};
+template <class Dst, class Src>
+[[nodiscard]] Shape shape_of(const Dst& dst, const Src& src) {
+  Shape shape;
+  for (unsigned i = 0; i < Dst::rank(); ++i)
+    if (dst.extent(i) != 1) shape.dimensions[shape.rank++] = {dst.extent(i), dst.stride(i), src.stride(i)};
+  const auto begin = shape.dimensions.begin();
+  std::sort(begin, begin + static_cast<std::ptrdiff_t>(shape.rank),
+            [](const Dimension& a, const Dimension& b) { return a.to_stride < b.to_stride; });
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < shape.rank; ++i) {
+    Dimension& inner = shape.dimensions[last];
+    const Dimension& outer = shape.dimensions[i];
+    if (outer.to_stride == inner.count * inner.to_stride && outer.from_stride == inner.count * inner.from_stride)
+      inner.count *= outer.count;
+    else
+      shape.dimensions[++last] = outer;
+  }
+  if (shape.rank > 0) shape.rank = last + 1;
+  return shape;
+}
+
+template <class Dst, class Src>
+CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable policy) {
+  constexpr const char* operation = "copy a Kokkos view";
+  constexpr std::size_t size = sizeof(typename Dst::value_type);
+  for (unsigned i = 0; i < Dst::rank(); ++i)
+    if (dst.extent(i) != src.extent(i))
+      runnel::detail::throw_invalid_argument(operation, ("the extents differ: " + in_words(dst) + " from " + in_words(src)).c_str());
+  if (dst.size() == 0) return CopyResult::nothing;
+  const Shape shape = shape_of(dst, src);
+  const auto& [inner, outer] = std::pair{shape.dimensions[0], shape.dimensions[1]};
+  const bool runs = shape.rank == 0 || (inner.to_stride == 1 && inner.from_stride == 1);
+  if (shape.rank <= 1 && runs) return copy_bytes(stream, dst.data(), src.data(), (shape.rank == 0 ? 1 : inner.count) * size, policy);
+  if (shape.rank == 1)  // single elements at a distance
+    return copy_2d(stream, dst.data(), inner.to_stride * size, src.data(), inner.from_stride * size, size, inner.count, policy);
+  if (shape.rank == 2 && runs)
+    return copy_2d(stream, dst.data(), outer.to_stride * size, src.data(), outer.from_stride * size, inner.count * size, outer.count,
+                   policy);
+  runnel::detail::throw_invalid_argument(
+      operation, (in_words(dst) + " from " + in_words(src) +
+                  ": together they are no rows of contiguous elements at one distance. Copy between views of one layout, and transpose or "
+                  "gather with a kernel")
+                     .c_str());
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

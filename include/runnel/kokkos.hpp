@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Kokkos on runnel's streams, and runnel's streams on Kokkos' instances. Header-only: the library itself never sees Kokkos. Where
+/// Kokkos has CUDA or HIP, compile what includes this as Kokkos itself has to be compiled.
+///
+/// A stream keeps one instance for each execution space, until the stream is destroyed or Kokkos finalizes, whichever comes first.
+/// Copies of it that you keep must go before both. Everything here throws `errc::not_permitted` before Kokkos::initialize and after
+/// Kokkos::finalize, and `errc::invalid_handle` for a stream that is gone.
+#pragma once
+
+#include <runnel/copy.hpp>
+#include <runnel/current.hpp>
+#include <runnel/detail/kokkos_instances.hpp>
+#include <runnel/detail/kokkos_shapes.hpp>
+#include <runnel/device.hpp>
+#include <runnel/event.hpp>
+#include <runnel/memory.hpp>
+#include <runnel/stream.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::kokkos {
+
+/// The host space that streams run kernels of: Kokkos' own default, or Serial where that is Threads.
+#if defined KOKKOS_ENABLE_THREADS && defined KOKKOS_ENABLE_SERIAL
+using HostSpace = Kokkos::Serial;
+#else
+using HostSpace = Kokkos::DefaultHostExecutionSpace;
+#endif
+/// Where nothing else is said: Kokkos' default space if this build's streams can run it, else `HostSpace`.
+using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::DefaultExecutionSpace, HostSpace>;
+
+/// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space they run at once, in
+/// the calling thread: launch() puts them into the stream.** The first call makes the instance, which on a device costs 0.1 ms and
+/// memory, and leaves the thread's device and contexts as they were; not while the stream is being captured. OpenMP: with one thread,
+/// see set_host_threads(). Threads: the one instance there is.
+template <execution_space E = DefaultSpace>
+[[nodiscard]] E exec_space(StreamRef stream) {
+  detail::check_space<E>();
+  if constexpr (inline_space<E>) {
+    static_cast<void>(stream.native());  // throws if it is gone
+    detail::require_kokkos();
+    return E{};
+  } else {
+    return detail::instance<E>(stream);
+  }
+}
+
+/// The current stream's instance.
+template <execution_space E = DefaultSpace>
+[[nodiscard]] E current_exec_space() {
+  return exec_space<E>(current_stream());
+}
+
+/// Gives the stream an OpenMP instance of that many threads, which OpenMP makes for each thread that runs kernels of the stream.
+/// @throws errc::not_permitted if the stream has an instance already, errc::invalid_argument for less than one thread
+template <execution_space E = DefaultSpace>
+requires host_space<E> && std::constructible_from<E, int>
+void set_host_threads(StreamRef stream, int threads) {
+  constexpr const char* operation = "set the threads of a stream's instance";
+  if (threads < 1) runnel::detail::throw_invalid_argument(operation, "fewer than one");
+  if (!detail::keep_instance(stream, [&] { return detail::make_instance<E>(stream, threads); }).second)
+    runnel::detail::throw_error(errc::not_permitted, operation, "the stream has an instance already");
+}
+
+/// Runs `function(exec)`, which launches kernels on the instance that it is given, in the order of the stream, without waiting. On a
+/// device it is called now, and what it launches is enqueued. On a host space the stream calls it: see launch_host_func for what it may
+/// do and where its exceptions go. On Threads it is called now, after waiting for the stream.
+/// nvcc takes no KOKKOS_LAMBDA inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or make the functor outside.
+/// @throws errc::not_supported for Threads where the calling thread is not the one that initialized Kokkos
+template <execution_space E = DefaultSpace, class F>
+requires std::invocable<F&, const E&>
+void launch(StreamRef stream, F function) {
+  detail::check_space<E>();
+  if constexpr (device_space<E>) {
+    const DeviceGuard on{stream.device()};  // Kokkos leaves its own device current
+    static_cast<void>(function(detail::instance<E>(stream)));
+  } else if constexpr (inline_space<E>) {
+    const E exec = exec_space<E>(stream);
+    detail::require_threads_caller<E>();
+    stream.record_event().synchronize();
+    static_cast<void>(function(exec));
+  } else {
+    detail::Pending pending;
+    detail::require_kokkos();
+    stream.launch_host_func(detail::Launched<E, F>{std::move(pending), detail::instance<E>(stream), std::move(function)});
+  }
+}
+
+/// A Kokkos instance as a stream of runnel: pass it where a StreamRef is taken. If the instance came from a stream, this is that stream.
+/// On a device, work that either side submits is in one order. On a host space kernels run at once in the thread that launches them, so
+/// what is submitted here comes after the kernels that were started before, and waiting holds the calling thread.
+template <execution_space E>
+class ExecStream {
+ public:
+  /// @throws errc::not_permitted before Kokkos is initialized and once it is finalized
+  explicit ExecStream(const E& exec) : stream_{find(exec)} {}
+
+  /// The stream itself; on host spaces this does not look at kernels that run right now.
+  [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
+  operator StreamRef() const {
+    finish_kernels();
+    return stream_;
+  }
+  [[nodiscard]] E exec() const { return exec_space<E>(stream_); }
+
+  /// Kernels launched from now on, on the instance, run after what `event` has recorded at this moment.
+  void wait_event(const Event& event) const {
+    stream_.wait_event(event);
+    if constexpr (!device_space<E>) event.synchronize();
+  }
+  /// Kernels launched from now on, on the instance, run after everything submitted to `other` so far.
+  void wait_stream(StreamRef other) const {
+    stream_.wait_stream(other);
+    if constexpr (!device_space<E>) stream_.record_event().synchronize();
+  }
+  [[nodiscard]] Event record_event() const { return StreamRef{*this}.record_event(); }
+  /// Waits for kernels and everything else that was submitted so far.
+  void synchronize() const { StreamRef{*this}.synchronize(); }
+
+ private:
+  StreamRef find(const E& exec) {
+    detail::check_space<E>();
+    detail::require_kokkos();
+    if constexpr (!inline_space<E>)
+      if (const auto known = detail::stream_of(exec)) return *known;
+    if constexpr (device_space<E>) {
+      const native::stream handle = detail::native_stream(exec);
+      const Device device = detail::device_of(exec);
+      if (handle == nullptr) return device.default_stream();
+      own_.emplace(Stream::from_native(handle, device, Ownership::borrow));
+    } else {
+      own_.emplace();
+    }
+    if constexpr (!inline_space<E>) static_cast<void>(detail::keep_instance(*own_, [&] { return exec; }));
+    return *own_;
+  }
+  void finish_kernels() const {
+    if constexpr (host_space<E>) exec().fence("runnel: an instance as a stream");
+  }
+
+  std::optional<Stream> own_;
+  StreamRef stream_;
+};
+
+/// An instance as a stream, for as long as the result lives.
+template <execution_space E>
+[[nodiscard]] ExecStream<E> as_stream(const E& exec) {
+  return ExecStream<E>{exec};
+}
+
+/// Kernels launched on `waiting` from now on run after what was launched on `other` before. Between devices' instances nobody waits; a
+/// host space's kernels run in the thread that launches them, so there the caller is held.
+template <execution_space Waiting, execution_space Other>
+void wait(const Waiting& waiting, const Other& other) {
+  if constexpr (device_space<Waiting> && device_space<Other>)
+    as_stream(waiting).stream().wait_stream(as_stream(other).stream());
+  else
+    other.fence("runnel: an instance waits for another");
+}
+
+/// A stream that came with an instance of its own.
+template <execution_space E>
+class Instance : public Stream {
+ public:
+  explicit Instance(Stream stream) : Stream{std::move(stream)} {}
+  [[nodiscard]] E exec() const { return exec_space<E>(*this); }
+};
+
+/// `count` instances that share nothing with each other or with Kokkos' own, of one priority, on the current device. `host_threads`: of
+/// each, on OpenMP.
+template <execution_space E = DefaultSpace>
+[[nodiscard]] std::vector<Instance<E>> make_instances(std::size_t count, StreamOptions options = {}, int host_threads = 1) {
+  static_assert(!inline_space<E>, "Kokkos::Threads has one instance only");
+  detail::check_space<E>();
+  if (host_threads < 1) runnel::detail::throw_invalid_argument("make instances", "fewer than one thread");
+  std::vector<Instance<E>> all;
+  all.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Instance<E>& made = all.emplace_back(Stream{options});
+    static_cast<void>(detail::keep_instance(made, [&] { return detail::make_instance<E>(made, host_threads); }));
+  }
+  return all;
+}
+
+/// Makes an instance's stream the current stream, and its device the current device, for a scope.
+template <execution_space E>
+class [[nodiscard]] ExecGuard {
+ public:
+  explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_} {}
+
+ private:
+  ExecStream<E> stream_;
+  StreamGuard guard_;
+};
+
+/// Copies all elements of `src` to `dst`, which has the same extents and element type, in stream order. It never holds the caller,
+/// whatever host memory the views are in (`Pageable` says what else there is). Both must stay allocated until the stream has passed,
+/// so must what an unmanaged view is over. Views whose elements lie, together, in rows at one distance are copied as such: contiguous
+/// ones, subviews of rows or columns, padded ones.
+/// @throws errc::invalid_argument for different extents, and for layouts that would need a transposition
+template <class Dst, class Src>
+requires Kokkos::is_view_v<Dst> && Kokkos::is_view_v<Src> CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
+                                                                                Pageable policy = default_pageable()) {
+  static_assert(Dst::rank() == Src::rank(), "copy_async: the views have different ranks");
+  static_assert(!std::is_const_v<typename Dst::value_type>, "copy_async: the destination is read-only");
+  static_assert(std::is_same_v<typename Dst::non_const_value_type, typename Src::non_const_value_type>,
+                "copy_async: the views have different element types");
+  static_assert(std::is_trivially_copyable_v<typename Dst::value_type>,
+                "copy_async: only trivially copyable elements can be moved as bytes");
+  return detail::copy_views(stream, dst, src, policy);
+}
+
+namespace detail {
+using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
+}
+/// A view over pinned memory that it does not own; `T` as Kokkos writes it: `pinned_view<float**>`.
+template <class T, class Layout = Kokkos::LayoutRight>
+using pinned_view = Kokkos::View<T, Layout, detail::PinnedSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+/// The buffer as a view, which must not outlive it. Kernels that use it need the buffer's record_use().
+template <class T>
+[[nodiscard]] pinned_view<T*> view(PinnedBuffer<T>& buffer) {
+  return pinned_view<T*>(buffer.data(), buffer.size());
+}
+/// The buffer as a view for kernels of that space, which must not outlive it.
+template <execution_space E = DefaultSpace, class T>
+[[nodiscard]] auto view(DeviceBuffer<T>& buffer) {
+  return Kokkos::View<T*, typename E::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(buffer.data(), buffer.size());
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::kokkos

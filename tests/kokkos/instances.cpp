@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instance a stream has.
+#include <array>
+#include <climits>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "support.hpp"
+
+namespace {
+using namespace kokkos_tests;
+using kokkos::exec_space;
+
+TEST(KokkosInstances, AStreamKeepsOne) {
+  Stream s, t;
+  const Space first = exec_space<Space>(s);
+  EXPECT_EQ(first, exec_space<Space>(s));
+  EXPECT_NE(first, exec_space<Space>(t));
+  EXPECT_NE(first, Space{}) << "the default instance's lock would be everybody's";
+}
+
+TEST(KokkosInstances, AStreamKeepsOneForEachSpace) {
+  Stream s;
+  const Space first = exec_space<Space>(s);
+  static_cast<void>(exec_space<kokkos::HostSpace>(s));
+  EXPECT_EQ(first, exec_space<Space>(s));
+}
+
+TEST(KokkosInstances, ThreadsThatComeAtOnceGetTheSame) {
+  Stream s;
+  std::array<std::optional<Space>, 8> got;
+  conformance::on_threads(8, [&](int i) { got[static_cast<std::size_t>(i)] = exec_space<Space>(s); });
+  for (const auto& each : got) EXPECT_EQ(*each, exec_space<Space>(s));
+}
+
+TEST(KokkosInstances, DestroyedStreamIsRefused) {
+  std::optional<Stream> s{std::in_place};
+  const StreamRef view = *s;
+  static_cast<void>(exec_space<Space>(view));
+  s.reset();
+  EXPECT_EQ(code_of([&] { return exec_space<Space>(view); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { kokkos::launch<Space>(view, [](const Space&) { FAIL(); }); }), errc::invalid_handle);
+  Stream from, to{std::move(from)};
+  EXPECT_EQ(code_of([&] { return exec_space<Space>(from); }), errc::invalid_handle);
+  static_cast<void>(exec_space<Space>(to));
+}
+
+TEST(KokkosInstances, NewStreamInAnOldOnesPlaceGetsItsOwn) {
+  for (int i = 0; i < 50; ++i) {
+    Stream s;
+    const Space exec = exec_space<Space>(s);
+    EXPECT_EQ(exec, exec_space<Space>(s));
+    enqueue_spin(s, std::chrono::milliseconds{0});
+  }
+}
+
+TEST(KokkosInstances, MovesWithItsStream) {
+  Stream s;
+  const Space exec = exec_space<Space>(s);
+  Stream t{std::move(s)};
+  EXPECT_EQ(exec, exec_space<Space>(t));
+}
+
+TEST(KokkosInstances, LeavesTheDeviceAsItWas) {
+  const Device before = Device::current();
+  Stream s{Device{Device::count() - 1}};
+  static_cast<void>(exec_space<Space>(s));
+  enqueue_spin(s, std::chrono::milliseconds{0});
+  s.synchronize();
+  EXPECT_EQ(Device::current(), before);
+}
+
+TEST(KokkosInstances, PrioritiesCanBeReadBack) {
+  const PriorityRange range = Device::current().priority_range();
+  for (const int asked : {INT_MIN, range.greatest, 0, range.least, INT_MAX}) {
+    const auto made = kokkos::make_instances<Space>(2, {.priority = asked});
+    ASSERT_EQ(made.size(), 2U);
+    for (const auto& each : made) {
+      EXPECT_EQ(each.priority(), range.clamp(asked));
+      EXPECT_FALSE(each.blocking());
+      EXPECT_NE(each.exec(), Space{});
+    }
+    EXPECT_NE(made[0].exec(), made[1].exec());
+  }
+  EXPECT_TRUE(kokkos::make_instances<Space>(0).empty());
+  EXPECT_EQ(code_of([] { return kokkos::make_instances<Space>(1, {}, 0); }), errc::invalid_argument);
+}
+
+TEST(KokkosInstances, DefaultStreamHasOneToo) {
+  const StreamRef stream = Device::current().default_stream();
+  Data<int*> x("x", 4);
+  enqueue_affine(stream, x, 0, 7);
+  EXPECT_EQ(values(stream, x), std::vector<int>(4, 7));
+  EXPECT_EQ(exec_space<Space>(stream), kokkos::current_exec_space<Space>());
+}
+
+TEST(KokkosInstances, CurrentStream) {
+  Stream s;
+  {
+    const StreamGuard with{s};
+    EXPECT_EQ(kokkos::current_exec_space<Space>(), exec_space<Space>(s));
+  }
+  EXPECT_NE(kokkos::current_exec_space<Space>(), exec_space<Space>(s));
+  Stream t;
+  {
+    const kokkos::ExecGuard with{exec_space<Space>(t)};
+    EXPECT_EQ(current_stream(), t);
+    EXPECT_EQ(kokkos::current_exec_space<Space>(), exec_space<Space>(t));
+  }
+  {
+    const Space own{};  // Kokkos' own instance
+    const kokkos::ExecGuard with{own};
+    EXPECT_EQ(kokkos::current_exec_space<Space>(), own);
+  }
+  EXPECT_EQ(current_stream(), Device::current().default_stream());
+}
+
+/// Threads that run a kernel of that instance. concurrency() of 4.7 looks at the default instance.
+template <class E>
+std::size_t threads_of(const E& exec) {
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  Kokkos::parallel_for(Kokkos::RangePolicy<E>(exec, 0, 1000), [&](int) {
+    const std::lock_guard lock{mutex};
+    seen.insert(std::this_thread::get_id());
+  });
+  return seen.size();
+}
+template <class E>
+void set_threads() {
+  if constexpr (std::constructible_from<E, int>) {
+    Stream s, t;
+    kokkos::set_host_threads<E>(s, 2);
+    EXPECT_EQ(threads_of(exec_space<E>(s)), 2U);
+    EXPECT_EQ(threads_of(exec_space<E>(t)), 1U);
+    EXPECT_EQ(code_of([&] { kokkos::set_host_threads<E>(s, 1); }), errc::not_permitted);
+    EXPECT_EQ(code_of([&] { kokkos::set_host_threads<E>(t, 0); }), errc::invalid_argument);
+    const Data<int*> x("x", 1000);
+    enqueue_affine(s, x, 1, 3);
+    EXPECT_EQ(values(s, x), std::vector<int>(1000, 3));
+  } else {
+    GTEST_SKIP() << "only OpenMP's instances have a number of threads";
+  }
+}
+TEST(KokkosInstances, ThreadsOfOpenMP) { set_threads<Space>(); }
+
+struct Count {
+  KOKKOS_FUNCTION void operator()(int i, long& sum) const { sum += i; }
+};
+struct Running {
+  Data<long*> to;
+  KOKKOS_FUNCTION void operator()(int i, long& sum, bool last) const {
+    sum += i;
+    if (last) to(i) = sum;
+  }
+};
+
+TEST(KokkosInstances, EightThreadsEachWithItsOwn) {
+  constexpr int n = 10000;
+  conformance::on_threads(8, [&](int) {
+    const Stream s;
+    const Data<long*> running(Kokkos::view_alloc(exec_space<Space>(s), "running"), n);
+    const Data<long> sum(Kokkos::view_alloc(exec_space<Space>(s), "sum"));
+    const Host<long*> got("got", n);
+    const Host<long> total("total");
+    for (int round = 0; round < 20; ++round) {
+      kokkos::launch<Space>(s, [=](const Space& exec) {
+        Kokkos::parallel_reduce(Policy(exec, 0, n), Count{}, sum);
+        Kokkos::parallel_scan(Policy(exec, 0, n), Running{running});
+      });
+      kokkos::copy_async(s, total, sum);
+      kokkos::copy_async(s, got, running);
+      s.synchronize();
+      EXPECT_EQ(total(), long{n} * (n - 1) / 2);
+      for (int i = 0; i < n; ++i) ASSERT_EQ(got(i), long{i} * (i + 1) / 2) << "at " << i;
+    }
+  });
+}
+
+}  // namespace

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What needs a process of its own: Kokkos begins and ends once. `lifetime_cases <name>`; prints "passed" if nothing goes wrong. From
+// Kokkos 5.1 on, an instance that is there after finalize aborts.
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "support.hpp"
+
+namespace {
+using namespace kokkos_tests;
+
+int failures = 0;
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  ++failures;
+  std::printf("failed: %s\n", what);
+}
+
+constinit std::optional<Stream> static_stream;
+constinit std::optional<kokkos::ExecStream<Space>> static_exec_stream;
+
+void begin() { Kokkos::initialize(); }
+
+void outside_of_kokkos() {
+  Stream s;
+  const auto use = [&] { return code_of([&] { return kokkos::exec_space<Space>(s); }) == errc::not_permitted; };
+  const auto start = [&] { return code_of([&] { kokkos::launch<Space>(s, [](const Space&) { std::abort(); }); }) == errc::not_permitted; };
+  expect(use(), "exec_space before initialize is refused");
+  expect(start(), "launch before initialize is refused");
+  begin();
+  const Data<int*> x("x", 5);
+  enqueue_affine(s, x, 1, 4);
+  expect(values(s, x) == std::vector<int>(5, 4), "between, it works");
+  const_cast<Data<int*>&>(x) = {};
+  Kokkos::finalize();
+  expect(use(), "exec_space after finalize is refused");
+  expect(start(), "launch after finalize is refused");
+  PinnedBuffer<int> memory{16};
+  fill(s, memory, 3);
+  s.synchronize();
+  expect(memory[15] == 3, "the stream itself goes on");
+}
+
+void finalize_before_streams() {
+  begin();
+  static_stream.emplace();
+  static_exec_stream.emplace(Space{});
+  enqueue_spin(*static_stream, std::chrono::milliseconds{1});
+  Stream s;
+  enqueue_spin(s, std::chrono::milliseconds{1});
+  static_cast<void>(kokkos::exec_space<kokkos::HostSpace>(s));
+  const auto instances = kokkos::make_instances<Space>(4);
+  for (const auto& each : instances) enqueue_spin(each, std::chrono::milliseconds{1});
+  Kokkos::finalize();
+}
+
+void work_pending_at_finalize() {
+  begin();
+  static PinnedBuffer<int>& seen = *new PinnedBuffer<int>{1};
+  seen[0] = 0;
+  Stream stays;
+  {
+    Stream goes;
+    enqueue_spin(stays, std::chrono::milliseconds{30});
+    enqueue_spin(goes, std::chrono::milliseconds{30});
+    for (int i = 0; i < 20; ++i)
+      for (const Stream* each : {&stays, &goes}) {
+        struct AddOne {
+          int* at;
+          KOKKOS_FUNCTION void operator()(int) const { Kokkos::atomic_add(at, 1); }
+        };
+        kokkos::launch<Space>(*each,
+                              [at = seen.device_pointer()](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), AddOne{at}); });
+      }
+  }
+  Kokkos::finalize();
+  expect(seen[0] == 40, "finalize waits for what was launched, on destroyed streams too");
+}
+
+void exit_without_finalize() {
+  begin();
+  static_stream.emplace();
+  enqueue_spin(*static_stream, std::chrono::milliseconds{20});
+  std::puts("passed");
+  std::fflush(stdout);
+  std::exit(0);
+}
+
+void instance_outlives_its_stream() {
+  begin();
+  {
+    std::optional<Stream> s{std::in_place};
+    const StreamRef view = *s;
+    const Space exec = kokkos::exec_space<Space>(*s);
+    if constexpr (kokkos::device_space<Space>) {
+      // Nothing may use such an instance on a device, not even its destructor, so it is never destroyed here.
+      new Space{exec};
+      s.reset();
+      expect(code_of([&] { return kokkos::exec_space<Space>(view); }) == errc::invalid_handle, "the stream is refused");
+      std::puts(failures == 0 ? "passed" : "");
+      std::fflush(stdout);
+      std::_Exit(failures);
+    } else {
+      s.reset();
+      const kokkos::ExecStream again{exec};
+      expect(again.exec() == exec, "on the host, an instance stands alone");
+      again.synchronize();
+    }
+  }
+  Kokkos::finalize();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::function<void()>> cases{
+      {"outside_of_kokkos", outside_of_kokkos},
+      {"finalize_before_streams", finalize_before_streams},
+      {"work_pending_at_finalize", work_pending_at_finalize},
+      {"exit_without_finalize", exit_without_finalize},
+      {"instance_outlives_its_stream", instance_outlives_its_stream},
+  };
+  const auto found = cases.find(argc > 1 ? argv[1] : "");
+  if (found == cases.end()) {
+    for (const auto& [name, run] : cases) std::printf("%s\n", name.c_str());
+    return 2;
+  }
+  if (Device::count() == 0) {
+    std::printf("skipped: %s\n", Device::why_none().c_str());
+    return 77;
+  }
+  found->second();
+  if (failures == 0) std::puts("passed");
+  return failures;
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels, copies and events in the order of their streams.
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "support.hpp"
+
+namespace {
+using namespace kokkos_tests;
+using kokkos::launch;
+
+TEST(KokkosOrder, LaunchReturnsWhileTheStreamIsHeld) {
+  Stream s;
+  const Data<int*> x("x", 100);
+  static_cast<void>(kokkos::exec_space<Space>(s));
+  {
+    Gate gate;
+    gate.close_on(s);
+    enqueue_affine(s, x, 1, 5);
+    EXPECT_FALSE(s.query());
+  }
+  EXPECT_EQ(values(s, x), std::vector<int>(100, 5));
+}
+
+TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
+  Stream up, run, down;
+  const int n = 1 << 18;
+  const Host<int*> from("from", n), to("to", n);
+  const Data<int*> x("x", n);
+  for (int i = 0; i < n; ++i) from(i) = i;
+  for (const Stream* each : {&up, &run, &down}) static_cast<void>(kokkos::exec_space<Space>(*each));
+  {
+    Gate gate;
+    gate.close_on(up);
+    kokkos::copy_async(up, x, from);
+    run.wait_event(up.record_event());
+    enqueue_affine(run, x, 2, 0);
+    const Event doubled = run.record_event();
+    up.wait_event(doubled);
+    enqueue_affine(up, x, 1, 1);
+    down.wait_stream(up);
+    kokkos::copy_async(down, to, x);
+    EXPECT_FALSE(down.query());
+  }
+  down.synchronize();
+  for (int i = 0; i < n; ++i) ASSERT_EQ(to(i), 2 * i + 1) << "at " << i;
+}
+
+TEST(KokkosOrder, AKernelHoldsNoOtherStreamUp) {
+  Stream held, free;
+  const Data<int*> x("x", 10);
+  const Host<int*> host("host", 10);
+  static_cast<void>(kokkos::exec_space<Space>(free));
+  KernelGate gate;
+  gate.close_on(held);
+  ASSERT_TRUE(gate.reached());
+  enqueue_affine(free, x, 1, 2);
+  kokkos::copy_async(free, host, x);
+  EXPECT_TRUE(free.synchronize_for(conformance::patience)) << "it waits for the lock of the other's instance";
+  EXPECT_EQ(host(9), 2);
+  EXPECT_FALSE(held.query());
+  gate.open();
+  held.synchronize();
+}
+
+TEST(KokkosOrder, TwoLongKernelsOverlap) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor";
+  const auto instances = kokkos::make_instances<Space>(2);
+  double best = 1e9;
+  for (int attempt = 0; attempt < 5 && best > 210; ++attempt) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const auto& each : instances) enqueue_spin(each, std::chrono::milliseconds{200});
+    EXPECT_LT(milliseconds_since(start), 150) << "launching waited";
+    for (const auto& each : instances) each.synchronize();
+    best = std::min(best, milliseconds_since(start));
+  }
+  EXPECT_LT(best, 300) << "one after the other is 400";
+  std::printf("two kernels of 200 ms took %.1f ms\n", best);
+}
+
+TEST(KokkosOrder, StreamWaitsForInstance) {
+  const Space own{};
+  const kokkos::ExecStream instance{own};
+  EXPECT_EQ(instance.exec(), own);
+  Stream s;
+  const Data<int*> x("x", 1000);
+  for (int round = 1; round <= 20; ++round) {
+    Kokkos::parallel_for(Policy(own, 0, 1000), Affine{x, 1, 1});
+    s.wait_stream(instance);
+    enqueue_affine(s, x, 2, 0);
+    instance.wait_stream(s);
+    Kokkos::parallel_for(Policy(own, 0, 1000), Affine{x, 0, round});
+    s.wait_event(instance.record_event());
+  }
+  EXPECT_EQ(values(s, x), std::vector<int>(1000, 20));
+}
+
+TEST(KokkosOrder, InstanceWaitsForEvent) {
+  Stream s;
+  const Space own{};
+  const kokkos::ExecStream instance{own};
+  const Data<int*> x("x", 1000);
+  enqueue_spin(s, std::chrono::milliseconds{5});
+  enqueue_affine(s, x, 0, 3);
+  instance.wait_event(s.record_event());
+  Kokkos::parallel_for(Policy(own, 0, 1000), Affine{x, 2, 0});
+  instance.synchronize();
+  EXPECT_EQ(values(instance, x), std::vector<int>(1000, 6));
+}
+
+TEST(KokkosOrder, InstanceWaitsForInstance) {
+  const auto made = kokkos::make_instances<Space>(2);
+  const Space a = made[0].exec(), b = made[1].exec();
+  const Data<int*> x("x", 1000);
+  for (int round = 0; round < 20; ++round) {
+    Kokkos::parallel_for(Policy(a, 0, 1000), Affine{x, 1, 1});
+    kokkos::wait(b, a);
+    Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 2, 0});
+    kokkos::wait(a, b);
+  }
+  kokkos::wait(a, Space{});
+  EXPECT_EQ(values(made[0], x), std::vector<int>(1000, 2 * ((1 << 20) - 1)));
+}
+
+TEST(KokkosOrder, RoundTrips) {
+  Stream s;
+  const Space exec = kokkos::exec_space<Space>(s);
+  EXPECT_EQ(kokkos::as_stream(exec).stream(), s);
+  const Space own{};
+  const auto instance = kokkos::as_stream(own);
+  EXPECT_EQ(kokkos::exec_space<Space>(instance.stream()), own);
+  EXPECT_EQ(kokkos::as_stream(own).stream(), instance.stream()) << "an instance that is a stream already";
+}
+
+TEST(KokkosOrder, MoveOnlyFunctionRunsAndGoesOnce) {
+  Stream s;
+  auto token = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = token;
+  launch<Space>(s, [own = std::make_unique<std::shared_ptr<int>>(std::move(token))](const Space&) { ++**own; });
+  s.synchronize();
+  EXPECT_TRUE(conformance::eventually([&] { return watch.expired(); }));
+}
+
+TEST(KokkosOrder, ExceptionOfALaunch) {
+  Stream s;
+  const auto throwing = [&] {
+    launch<Space>(s, [](const Space&) { throw std::runtime_error{"mine"}; });
+    s.synchronize();
+  };
+  EXPECT_THROW(throwing(), std::runtime_error);
+  const Data<int*> x("x", 3);
+  enqueue_affine(s, x, 1, 1);
+  EXPECT_EQ(values(s, x), std::vector<int>(3, 1));
+}
+
+}  // namespace

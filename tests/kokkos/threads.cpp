@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kokkos::Threads, whose kernels run on the thread that initialized Kokkos and on no other.
+#include <thread>
+
+#include "support.hpp"
+
+namespace {
+using namespace kokkos_tests;
+
+TEST(KokkosThreads, LaunchComesAfterTheStreamsWork) {
+  Stream s;
+  const Data<int*> x("x", 100);
+  int seen = -1;
+  s.launch_host_func([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    for (int i = 0; i < 100; ++i) x(i) = 4;
+  });
+  enqueue_affine(s, x, 2, 1);
+  EXPECT_EQ(x(99), 9) << "it runs in the call";
+  s.launch_host_func([&] { seen = x(0); });
+  s.synchronize();
+  EXPECT_EQ(seen, 9);
+}
+
+TEST(KokkosThreads, OtherThreadsAreRefused) {
+  Stream s;
+  conformance::on_thread([&] { EXPECT_EQ(code_of([&] { kokkos::launch<Space>(s, [](const Space&) { FAIL(); }); }), errc::not_supported); });
+}
+
+TEST(KokkosThreads, StreamsHaveOtherSpaces) {
+  EXPECT_TRUE((std::is_same_v<kokkos::HostSpace, kokkos::DefaultSpace>));
+  EXPECT_FALSE((std::is_same_v<kokkos::DefaultSpace, Space>));
+  Stream s;
+  int ran = 0;
+  kokkos::launch(s, [&](const kokkos::DefaultSpace&) { ++ran; });
+  s.synchronize();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(KokkosThreads, TheOneInstance) {
+  Stream s;
+  EXPECT_EQ(kokkos::exec_space<Space>(s), Space{});
+  const kokkos::ExecStream instance{Space{}};
+  s.wait_stream(instance);
+  instance.wait_stream(s);
+  kokkos::wait(Space{}, Space{});
+  const Stream gone{std::move(s)};
+  EXPECT_EQ(code_of([&] { return kokkos::exec_space<Space>(s); }), errc::invalid_handle);
+}
+
+}  // namespace

@@ -42,22 +42,14 @@ OverlapLane::OverlapLane(const OverlapPlan& plan, Device device, bool record_tim
       device_{device},
       policy_{default_pageable()},
       by_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
+      slots_(plan.slots),
       places_(plan.places()) {
   if (by_step_) {
     for (const char* name : {"overlap: copy in", "overlap: compute", "overlap: copy out"})
       streams_.emplace_back(device, StreamOptions{.name = name});
   } else {
-    for (std::size_t i = 0; i < plan.slots; ++i)
-      streams_.emplace_back(device, StreamOptions{.name = ("overlap: slot " + std::to_string(i)).c_str()});
-  }
-  slots_.reserve(plan.slots);
-  for (std::size_t s = 0; s < plan.slots; ++s) {
-    const StreamRef stream = steps(s).in;
-    Slot& slot = slots_.emplace_back();
-    for (std::size_t i = 0; i < plan.inputs.size(); ++i)
-      slot.in.emplace_back(bytes_for(plan.input_elements(i), plan.inputs[i].element_bytes), stream);
-    if (plan.has_output()) slot.out.emplace(bytes_for(plan.output_elements(), plan.output.element_bytes), stream);
-    if (plan.output.filtered) slot.count.emplace(1, stream);
+    for (std::size_t i = 0; i < plan.streams; ++i)
+      streams_.emplace_back(device, StreamOptions{.name = ("overlap: " + std::to_string(i)).c_str()});
   }
   for (OverlapPlace& place : places_) {
     for (Event* event : {&place.arrived, &place.computed, &place.counted, &place.returned}) *event = Event{{.blocking_wait = true}};
@@ -103,6 +95,9 @@ OverlapLane::Steps OverlapLane::steps(std::size_t n) const noexcept {
 
 void OverlapLane::copy_in(const OverlapPlace& here, Slot& memory, StreamRef stream) const {
   const OverlapChunk& chunk = *here.chunk;
+  // Allocated when first needed, while earlier chunks are on their way: device memory is not had for nothing.
+  for (std::size_t i = memory.in.size(); i < plan_.inputs.size(); ++i)
+    memory.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes), stream);
   for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
     const OverlapEnd& end = plan_.inputs[i];
     const std::size_t item = end.width * end.element_bytes;
@@ -115,6 +110,8 @@ void OverlapLane::copy_in(const OverlapPlace& here, Slot& memory, StreamRef stre
 
 void OverlapLane::compute(OverlapPlace& here, Slot& memory, StreamRef stream, const OverlapFunction& function) const {
   const OverlapChunk& chunk = *here.chunk;
+  if (plan_.has_output() && !memory.out) memory.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
+  if (plan_.output.filtered && !memory.count) memory.count.emplace(1, stream);
   std::vector<void*> in;
   std::vector<std::size_t> elements;
   for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
@@ -148,10 +145,11 @@ void OverlapLane::submit(std::size_t n, const OverlapFunction& function) {
   OverlapPlace& here = place(n);
   Slot& memory = slot(n);
   const Steps step = steps(n);
-  // What had the slot before may still be under way, if more is enqueued than there are slots; in a slot's own stream it is ordered.
-  const OverlapPlace* const before = by_step_ && n >= slots_.size() && places_.size() > slots_.size() ? &place(n - slots_.size()) : nullptr;
+  // What had the slot before may still be under way, if more is enqueued than there are slots.
+  const OverlapPlace* const before = n >= slots_.size() && places_.size() > slots_.size() ? &place(n - slots_.size()) : nullptr;
 
-  if (before != nullptr) step.in.wait_event(before->computed);
+  if (before != nullptr && by_step_) step.in.wait_event(before->computed);
+  if (before != nullptr && !by_step_ && steps(n - slots_.size()).in != step.in) step.in.wait_event(before->returned);
   mark(here.marks, &Marks::arriving, step.in);
   copy_in(here, memory, step.in);
   mark(here.marks, &Marks::arrived, step.in);

@@ -3,6 +3,8 @@
 
 #include "check.hpp"
 
+#include <runnel/memory_kind.hpp>
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdint>
@@ -137,6 +139,13 @@ void check_chunk_count(const OverlapPlan& plan) {
     refuse("the output has %zu elements, but %zu chunks of %zu elements come", out.size, chunks, out.per_chunk);
 }
 
+[[nodiscard]] bool any_ordinary_memory(const OverlapPlan& plan) {
+  const auto is_ordinary = [](const OverlapEnd& end) {
+    return end.kind == Kind::range && end.size != 0 && end.memory.value_or(pointer_info(end.data).kind) == MemoryKind::pageable;
+  };
+  return is_ordinary(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_ordinary);
+}
+
 }  // namespace
 
 bool OverlapPlan::has_source() const noexcept {
@@ -159,15 +168,19 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, cons
   check_chunk_count(plan);
   plan.strategy = options.strategy;
   if (plan.strategy == OverlapStrategy::automatic)
-    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots);
+    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots, any_ordinary_memory(plan));
+  plan.streams = options.streams != 0 ? std::min(options.streams, plan.slots) : plan.slots;
+  if (plan.strategy == OverlapStrategy::copy_compute_copy) plan.streams = 3;
   return plan;
 }
 
 }  // namespace detail
 
-OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight) {
-  const bool worth_it = in_flight > 1 && chunk_bytes >= detail::smallest_chunk_bytes && device.async_engine_count() > 1;
-  return worth_it ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk;
+OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool ordinary_memory) {
+  if (in_flight < 2 || chunk_bytes < detail::smallest_chunk_bytes || device.async_engine_count() < 2)
+    return OverlapStrategy::stream_per_chunk;
+  const bool carried = ordinary_memory && !device.pageable_memory_access_uses_host_page_tables();
+  return carried ? OverlapStrategy::stream_per_chunk : OverlapStrategy::copy_compute_copy;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -21,6 +21,7 @@ struct OverlapPlan {
   std::size_t halo = 0;
   std::size_t chunk = 0;               // items
   std::size_t slots = 0;               // places in each device's memory
+  std::size_t streams = 0;             // of each device
   std::size_t in_flight = 0;           // as asked for; `slots` may be fewer
   std::optional<std::size_t> items{};  // in all; nothing where sources decide
 

@@ -6,6 +6,7 @@
 #include "parse_size.hpp"
 #include "process.hpp"
 #include "relax.hpp"
+#include "streaming_copy.hpp"
 
 #include <runnel/detail/driver.hpp>
 #include <runnel/staging.hpp>
@@ -50,6 +51,7 @@ constexpr std::size_t smallest_slot = std::size_t{512} << 10;
 constexpr std::size_t slots_per_ring = 8;
 constexpr std::size_t parts_per_slot = 16;
 constexpr std::size_t smallest_part = std::size_t{64} << 10;
+constexpr std::size_t streaming_from = std::size_t{8} << 20;        // copies to the host that no cache would keep for its reader
 constexpr std::size_t value_distance = 64 / sizeof(std::uint32_t);  // a cache line each: workers and devices write them side by side
 
 /// Pinned memory that one stream uses at a time, in turn.
@@ -178,7 +180,9 @@ void move(const Job& job, Part part) noexcept {
     piece.row += start;
     piece.rows = std::min(part_size(job, piece), piece.rows - start);
   }
-  if (job.side == Side::to_device)
+  if (job.side == Side::to_host && piece.rows == 1 && job.transfer.width * job.transfer.height >= streaming_from)
+    copy_streaming(destination_place(job, piece), slot, piece.bytes);
+  else if (job.side == Side::to_device)
     move_rows({slot, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows});
   else
     move_rows({destination_place(job, piece), job.transfer.to_pitch, slot, piece.bytes, piece.bytes, piece.rows});
@@ -255,7 +259,7 @@ Staging& staging() {
 void Staging::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
   if (o.workers == 0) o.workers = static_cast<int>(std::min<std::size_t>(from_environment("RUNNEL_STAGING_WORKERS"), 64));
-  if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8);
+  if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
   if (o.chunk == 0) o.chunk = from_environment("RUNNEL_STAGING_CHUNK");
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
   o.chunk = std::clamp(o.chunk, smallest_slot, std::size_t{1} << 30);

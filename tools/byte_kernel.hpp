@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernel of `runnel overlap`: maps each byte and counts how often each came. One text for every backend: on a GPU many threads
-/// run it together, on the host backend one.
+/// The kernels of the command. One text for every backend: on a GPU many threads run it together, on the host backend one.
 #pragma once
 
 #include "byte_map.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 #if defined __CUDACC__ || defined __HIPCC__
 #define TOOL_KERNEL __host__ __device__
@@ -25,22 +25,40 @@ struct Scratch {
   unsigned char map[256];
 };
 
-/// Maps `size` bytes in place and adds to the 256 `counts` how often each came in. `Team` says which thread this is.
+/// Of `runnel overlap`: maps `size` bytes and adds to the 256 `counts` how often each came in. `Team` says which thread this is.
 template <class Team>
-TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, unsigned char* bytes, std::size_t size, const ByteMap& map, ByteCount* counts) {
+TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char* in, unsigned char* out, std::size_t size,
+                               const ByteMap& map, ByteCount* counts) {
   for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size()) scratch.counts[i] = 0;
   for (unsigned i = team.rank_in_block(); i < 256; i += team.block_size()) scratch.map[i] = map.to[i];
   team.synchronize_block();
 
   for (std::size_t i = team.rank(); i < size; i += team.size()) {
-    const unsigned char byte = bytes[i];
+    const unsigned char byte = in[i];
     team.add(scratch.counts[i % Scratch::lanes * 256 + byte], 1U);
-    bytes[i] = scratch.map[byte];
+    out[i] = scratch.map[byte];
   }
   team.synchronize_block();
 
   for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size())
     team.add(counts[i % 256], ByteCount{scratch.counts[i]});
+}
+
+/// Of `runnel bench`: out = 2 * in + 1, byte by byte but eight at a time, `rounds` times over (each of the result of the one before).
+/// Both begin at a multiple of 8.
+template <class Team>
+TOOL_KERNEL void double_and_add_one(Team team, const unsigned char* in, unsigned char* out, std::size_t size, unsigned rounds) {
+  const auto* const words = reinterpret_cast<const std::uint64_t*>(in);
+  for (std::size_t i = team.rank(); i < size / 8; i += team.size()) {
+    std::uint64_t word = words[i];
+    for (unsigned round = 0; round < rounds; ++round) word = (word & 0x7f7f7f7f7f7f7f7fU) << 1 | 0x0101010101010101U;
+    reinterpret_cast<std::uint64_t*>(out)[i] = word;
+  }
+  for (std::size_t i = size / 8 * 8 + team.rank(); i < size; i += team.size()) {
+    unsigned char byte = in[i];
+    for (unsigned round = 0; round < rounds; ++round) byte = static_cast<unsigned char>(2 * byte + 1);
+    out[i] = byte;
+  }
 }
 
 }  // namespace tool

@@ -20,12 +20,17 @@ struct OneThread {
 
 const char* why_no_byte_kernel() noexcept { return nullptr; }
 
-void launch_byte_kernel(runnel::StreamRef stream, runnel::DeviceSpan<unsigned char> bytes, const ByteMap& map,
-                        runnel::DeviceSpan<ByteCount> counts) {
+void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
+                          const ByteMap& map, runnel::DeviceSpan<ByteCount> counts) {
   stream.launch_host_func([=] {
     Scratch scratch;
-    map_and_count(OneThread{}, scratch, bytes.data(), bytes.size(), map, counts.data());
+    map_and_count(OneThread{}, scratch, in.data(), out.data(), in.size(), map, counts.data());
   });
+}
+
+void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
+                               unsigned rounds) {
+  stream.launch_host_func([=] { double_and_add_one(OneThread{}, in.data(), out.data(), in.size(), rounds); });
 }
 
 }  // namespace tool

@@ -13,7 +13,12 @@ const char* why_no_byte_kernel() noexcept {
          " without its device compiler, so it has no kernel to run; build again with nvcc in PATH, or with -Dgpu_backend=host";
 }
 
-void launch_byte_kernel(runnel::StreamRef, runnel::DeviceSpan<unsigned char>, const ByteMap&, runnel::DeviceSpan<ByteCount>) {
+void launch_map_and_count(runnel::StreamRef, runnel::DeviceSpan<const unsigned char>, runnel::DeviceSpan<unsigned char>, const ByteMap&,
+                          runnel::DeviceSpan<ByteCount>) {
+  throw Failure(why_no_byte_kernel());
+}
+
+void launch_double_and_add_one(runnel::StreamRef, runnel::DeviceSpan<const unsigned char>, runnel::DeviceSpan<unsigned char>, unsigned) {
   throw Failure(why_no_byte_kernel());
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runnel command: what can be asked of it, and how it says no.
+#include "bench.hpp"
 #include "failure.hpp"
 #include "info.hpp"
 #include "overlap.hpp"
@@ -43,20 +44,39 @@ int run(int argc, char** argv) {
   overlap->add_option("--table", command.table, "What becomes of each byte: upper, lower, invert or rot13")->required();
   overlap->add_option("--chunk", command.chunk, "Bytes that travel together, as in 512K, 16M, 1G")->capture_default_str();
   overlap->add_option("--in-flight", command.in_flight, "Chunks in memory at once")->capture_default_str()->check(CLI::Range(1, 1024));
-  overlap->add_option("--streams", command.streams, "Streams that take turns")->capture_default_str()->check(CLI::Range(1, 1024));
+  overlap->add_option("--streams", command.streams, "Streams that take turns (strategy A)")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  overlap->add_option("--strategy", command.strategy, "automatic, A (stream-per-chunk) or B (copy-compute-copy)")->capture_default_str();
   overlap->add_option("--device", command.device, "Which device")->capture_default_str();
   overlap->add_option("--timeline", command.timeline, "Draw what ran when into this SVG file");
+  overlap->add_option("--trace", command.trace, "Write the same as trace events (JSON) for Perfetto or chrome://tracing");
   overlap->add_option("IN", command.in, "The file to read")->required();
   overlap->add_option("OUT", command.out, "The file to write; it appears when it is whole")->required();
+
+  tool::BenchCommand measured;
+  auto* bench = app.add_subcommand("bench", "Measure this machine: copies, operations, and how well transfers and computing overlap");
+  bench->add_option("--device", measured.devices, "Which device; several, as in 0,1, share the work")
+      ->delimiter(',')
+      ->capture_default_str();
+  bench->add_option("--size", measured.size, "Bytes to send through the device and back, as in 512M; else 2G, on the host backend 256M");
+  bench->add_option("--chunk", measured.chunk, "Bytes that travel together; else 64M, on the host backend 4M");
+  bench->add_option("--in-flight", measured.in_flight, "Chunks in the device's memory at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  bench->add_option("--range", measured.range, "Also a range of so many bytes, which may be larger than the device, as in 64G");
+  bench->add_flag("--json", measured.json, "Print JSON instead of tables");
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    return complain(std::string{error.what()} + " (see: runnel --help, runnel overlap --help)", misused);
+    return complain(std::string{error.what()} + " (see: runnel --help, runnel " + (bench->parsed() ? "bench" : "overlap") + " --help)",
+                    misused);
   }
-  return info->parsed() ? tool::info(why_only) : tool::overlap(command);
+  if (info->parsed()) return tool::info(why_only);
+  return bench->parsed() ? tool::bench(measured) : tool::overlap(command);
 }
 
 }  // namespace

@@ -4,19 +4,25 @@
 #include "byte_map.hpp"
 #include "failure.hpp"
 #include "files.hpp"
+#include "lanes.hpp"
 #include "launch_byte_kernel.hpp"
-#include "pipeline.hpp"
 #include "progress.hpp"
 #include "size.hpp"
 #include "timeline.hpp"
+#include "trace.hpp"
 
 #include <runnel/config.hpp>
+#include <runnel/copy.hpp>
 #include <runnel/device.hpp>
+#include <runnel/memory.hpp>
+#include <runnel/overlap.hpp>
+#include <runnel/stream.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdarg>
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -38,12 +44,20 @@ runnel::Device chosen_device(int ordinal) {
   return runnel::Device{ordinal};
 }
 
+runnel::OverlapStrategy chosen_strategy(std::string_view name) {
+  using enum runnel::OverlapStrategy;
+  if (name == "automatic") return automatic;
+  if (name == "A" || name == "stream-per-chunk") return stream_per_chunk;
+  if (name == "B" || name == "copy-compute-copy") return copy_compute_copy;
+  throw Failure("--strategy " + in_quotes(name) + " is not known; choose one of automatic, A (stream-per-chunk), B (copy-compute-copy)");
+}
+
 /// Asked before anything is allocated: memory that a machine promises and does not have ends in the process being killed.
-PipelineOptions fitted(const OverlapCommand& command, runnel::Device device, std::optional<std::uint64_t> file_size) {
+runnel::OverlapOptions fitted(const OverlapCommand& command, runnel::Device device, std::optional<std::uint64_t> file_size) {
   std::uint64_t chunk = parse_size("--chunk", command.chunk);
-  const std::uint64_t on_device = device.memory_info().free;
-  const std::uint64_t on_host = available_memory();
-  // On the host backend the device's memory is the host's too.
+  // A chunk is in memory twice, before and after, on either side. On the host backend the device's memory is the host's too.
+  const std::uint64_t on_device = device.memory_info().free / 2;
+  const std::uint64_t on_host = available_memory() / 2;
   const std::uint64_t room = std::min(on_device, host_backend ? on_host / 2 : on_host);
   if (chunk > room)
     throw Failure("--chunk " + command.chunk + " does not fit into the " + to_text(room) +
@@ -60,7 +74,46 @@ PipelineOptions fitted(const OverlapCommand& command, runnel::Device device, std
   if (chunk > room / in_flight || in_flight * (chunk + beside) > room)
     throw Failure(std::to_string(in_flight) + " chunks of " + to_text(chunk) + " do not fit into the " + to_text(room) +
                   " of memory that are free; choose a smaller --chunk or --in-flight");
-  return {static_cast<std::size_t>(chunk), static_cast<std::size_t>(in_flight), static_cast<std::size_t>(command.streams)};
+  return {.chunk = static_cast<std::size_t>(chunk),
+          .in_flight = static_cast<std::size_t>(in_flight),
+          .strategy = chosen_strategy(command.strategy),
+          .streams = static_cast<std::size_t>(command.streams),
+          .devices = {device},
+          .record_times = true};
+}
+
+using Histogram = std::array<std::uint64_t, 256>;
+
+/// The main job: every byte from the file through the map and back, counted on its way.
+runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteMap& map, const runnel::OverlapOptions& options,
+                               Histogram& histogram) try {
+  // Counters for each slot, since chunks in different slots may be computed at the same time.
+  const runnel::Stream stream{options.devices[0]};
+  runnel::DeviceBuffer<ByteCount> counts(256 * options.in_flight, stream);
+  runnel::fill(stream, counts, 0);
+  stream.synchronize();
+  runnel::OverlapResult result =
+      runnel::overlap(runnel::source<unsigned char>([&](std::span<unsigned char> bytes) { return input.read(bytes); }),
+                      runnel::sink<unsigned char>([&](std::span<const unsigned char> bytes) { output.write(bytes); }), options,
+                      [&](runnel::StreamRef in_order, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
+                          const runnel::OverlapChunk& chunk) {
+                        launch_map_and_count(in_order, in, out, map, counts.span().subspan(256 * chunk.slot, 256));
+                      });
+
+  std::vector<ByteCount> counted(counts.size());
+  runnel::copy(stream, counted, counts);
+  stream.synchronize();
+  for (std::size_t i = 0; i < counted.size(); ++i) histogram[i % 256] += counted[i];
+  return result;
+} catch (const runnel::OverlapError& error) {
+  // What the files say is for the person who named them; which chunk it was is not.
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const Failure&) {
+    throw;
+  } catch (...) {
+  }
+  throw;
 }
 
 std::string name_of_byte(std::size_t byte) {
@@ -83,17 +136,17 @@ std::string name_of_byte(std::size_t byte) {
   return text;
 }
 
-void print_histogram(std::FILE* to, const PipelineResult& result) {
+void print_histogram(std::FILE* to, const Histogram& histogram, std::size_t bytes) {
   std::array<std::size_t, 256> order;
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return result.histogram[a] > result.histogram[b]; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return histogram[a] > histogram[b]; });
   std::fprintf(to, "most frequent bytes of the input\n");
-  const auto most = static_cast<double>(result.histogram[order[0]]);
-  for (std::size_t i = 0; i < 8 && result.histogram[order[i]] > 0; ++i) {
-    const auto count = static_cast<double>(result.histogram[order[i]]);
+  const auto most = static_cast<double>(histogram[order[0]]);
+  for (std::size_t i = 0; i < 8 && histogram[order[i]] > 0; ++i) {
+    const auto count = static_cast<double>(histogram[order[i]]);
     const std::string bar(static_cast<std::size_t>(30 * count / most), '#');
-    std::fprintf(to, "  %-6s %15llu  %5.1f %%  %s\n", name_of_byte(order[i]).c_str(),
-                 static_cast<unsigned long long>(result.histogram[order[i]]), 100 * count / static_cast<double>(result.bytes), bar.c_str());
+    std::fprintf(to, "  %-6s %15llu  %5.1f %%  %s\n", name_of_byte(order[i]).c_str(), static_cast<unsigned long long>(histogram[order[i]]),
+                 100 * count / static_cast<double>(bytes), bar.c_str());
   }
 }
 
@@ -113,52 +166,71 @@ int overlap(const OverlapCommand& command) {
   if (const char* why = why_no_byte_kernel()) throw Failure(why);
   const runnel::Device device = chosen_device(command.device);
   InputFile input{command.in};
-  const PipelineOptions options = fitted(command, device, input.size());
+  runnel::OverlapOptions options = fitted(command, device, input.size());
   OutputFile output{command.out, input};
-  std::optional<OutputFile> timeline;
-  if (!command.timeline.empty()) {
-    timeline.emplace(command.timeline, input);
-    if (timeline->target() == output.target() ||
-        (output.is_regular() && std::filesystem::weakly_canonical(command.timeline) == std::filesystem::weakly_canonical(command.out)))
-      throw Failure("the timeline and the result would be the same file; give --timeline another name");
-  }
+  std::optional<OutputFile> timeline, trace;
+  const auto open_beside = [&](std::optional<OutputFile>& file, const std::string& name, const char* what) {
+    if (name.empty()) return;
+    file.emplace(name, input);
+    const auto same = [&](const OutputFile& other, const std::string& other_name) {
+      return file->target() == other.target() ||
+             (other.is_regular() && std::filesystem::weakly_canonical(name) == std::filesystem::weakly_canonical(other_name));
+    };
+    if (same(output, command.out))
+      throw Failure(std::string{"the "} + what + " and the result would be the same file; give one another name");
+    if (&file != &timeline && timeline && same(*timeline, command.timeline))
+      throw Failure("the trace and the timeline would be the same file; give one another name");
+  };
+  open_beside(timeline, command.timeline, "timeline");
+  open_beside(trace, command.trace, "trace");
 
-  const PipelineResult result = [&] {
+  Histogram histogram{};
+  const runnel::OverlapResult result = [&] {
     Progress bar{input.size()};
-    return run_pipeline(device, input, output, map, options, [&](std::uint64_t bytes) { bar.update(bytes); });
+    options.progress = [&](const runnel::OverlapProgress& progress) { bar.update(progress.items); };
+    return map_file(input, output, map, options, histogram);
   }();
   output.close();
 
-  const Overlap measured = measure_overlap(result.times);
-  const double rate = result.seconds > 0 ? static_cast<double>(result.bytes) / 1e9 / result.seconds : 0;
+  const std::size_t bytes = result.items;
+  const double seconds = milliseconds(result.time) / 1000;
+  const runnel::OverlapMeasure measured = runnel::measure_overlap(result.times);
+  const double rate = seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0;
   const std::string hidden = text("%.0f %% of the transfer time hidden behind compute", 100 * measured.hidden_share());
-  const std::string how = text("%zu %s of %s, at most %zu in flight, %zu %s, %s device %d", result.chunks,
-                               result.chunks == 1 ? "chunk" : "chunks", to_text(options.chunk).c_str(), options.in_flight, options.streams,
-                               options.streams == 1 ? "stream" : "streams", RUNNEL_BACKEND, device.ordinal());
-  if (timeline) {
-    const std::string name = std::filesystem::path{command.in}.filename().native();
-    const std::string svg =
-        draw_timeline(result.times, result.chunks,
-                      {name + " (" + command.table + "): " + to_text(result.bytes) + text(" at %.2f GB/s, ", rate) + hidden, how});
-    timeline->write({reinterpret_cast<const unsigned char*>(svg.data()), svg.size()});
-    timeline->close();
+  const std::size_t streams =
+      result.strategy == runnel::OverlapStrategy::copy_compute_copy ? 3 : std::min({options.streams, options.in_flight, result.chunks});
+  const std::string how = text("%zu %s of %s, at most %zu in flight, %s on %zu %s, %s device %d", result.chunks,
+                               result.chunks == 1 ? "chunk" : "chunks", to_text(options.chunk).c_str(), options.in_flight,
+                               name_of(result.strategy), streams, streams == 1 ? "stream" : "streams", RUNNEL_BACKEND, device.ordinal());
+  const std::string name = std::filesystem::path{command.in}.filename().native() + " (" + command.table + "): " + to_text(bytes);
+  const auto write = [](OutputFile& file, const std::string& content) {
+    file.write({reinterpret_cast<const unsigned char*>(content.data()), content.size()});
+    file.close();
+  };
+  if (timeline || trace) {
+    const std::vector<Lane> lanes = lanes_of(result.times, result.strategy, streams);
+    if (timeline) write(*timeline, draw_timeline(lanes, result.chunks, {name + text(" at %.2f GB/s, ", rate) + hidden, how}));
+    if (trace) write(*trace, trace_events(lanes, "runnel overlap: " + name));
   }
   output.commit();
   if (timeline) timeline->commit();
+  if (trace) trace->commit();
 
   // A result that goes to a pipe or a terminal stays alone there.
   std::FILE* to = output.is_regular() ? stdout : stderr;
-  if (result.bytes == 0) {
+  if (bytes == 0) {
     std::fprintf(stderr, "runnel: %s is empty, and so is %s now\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str());
     return 0;
   }
   std::fprintf(to, "%s -> %s, %s\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str(), command.table.c_str());
-  std::fprintf(to, "  %llu bytes in %.3f s: %.2f GB/s\n", static_cast<unsigned long long>(result.bytes), result.seconds, rate);
+  std::fprintf(to, "  %zu bytes in %.3f s: %.2f GB/s\n", bytes, seconds, rate);
   std::fprintf(to, "  %s\n", how.c_str());
-  std::fprintf(to, "  transfers %.1f ms, compute %.1f ms: %s\n", measured.transfer_ms, measured.compute_ms, hidden.c_str());
+  std::fprintf(to, "  transfers %.1f ms, compute %.1f ms: %s\n", milliseconds(measured.transfer), milliseconds(measured.compute),
+               hidden.c_str());
   if (result.times.size() < result.chunks) std::fprintf(to, "  (times of the first %zu chunks)\n", result.times.size());
-  print_histogram(to, result);
+  print_histogram(to, histogram, bytes);
   if (timeline) std::fprintf(to, "timeline: %s\n", in_quotes(command.timeline).c_str());
+  if (trace) std::fprintf(to, "trace: %s (open it in ui.perfetto.dev or chrome://tracing)\n", in_quotes(command.trace).c_str());
   return 0;
 }
 

@@ -11,9 +11,11 @@ struct OverlapCommand {
   std::string table;
   std::string chunk = "16M";
   int in_flight = 4;
-  int streams = 4;
+  int streams = 4;  ///< of the strategy with a stream for each chunk
+  std::string strategy = "automatic";
   int device = 0;
   std::string timeline;  ///< empty: none
+  std::string trace;     ///< empty: none
   std::string in;
   std::string out;
 };

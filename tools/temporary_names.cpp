@@ -21,7 +21,7 @@ struct Slot {
   std::atomic<bool> in_use{false};
   char name[PATH_MAX] = {};
 };
-constinit std::array<Slot, 2> slots{};
+constinit std::array<Slot, 3> slots{};  // result, timeline, trace
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};

@@ -41,6 +41,7 @@ struct OverlapOptions {
   std::size_t chunk = 0;      ///< items that travel together; 0: as many as make 16 MiB, fewer of a small input
   std::size_t in_flight = 0;  ///< chunks in each device's memory at once; 0: 4
   OverlapStrategy strategy = OverlapStrategy::automatic;
+  std::size_t streams = 0;           ///< of `stream_per_chunk`: streams that take turns; 0: one for each chunk in flight
   std::size_t halo = 0;              ///< neighbouring items that the function sees on either side of its chunk, where there are any
   std::vector<Device> devices = {};  ///< chunks go to them in turn; none: the current device
   std::stop_token stop = {};         ///< once requested no chunk is begun; those in flight are finished
@@ -95,8 +96,9 @@ class OverlapError : public std::system_error, public Error, public std::nested_
 };
 
 /// The rule of `OverlapStrategy::automatic`: B where the device copies both ways at once (two copy engines), there are chunks to overlap,
-/// and a chunk is large enough (1 MiB) to be worth the events between three streams; A otherwise.
-[[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight);
+/// and a chunk is large enough (1 MiB, in and out) to be worth the events between three streams. A otherwise, and for ranges in ordinary
+/// memory: their copies are carried by threads, which several streams at once keep busier.
+[[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool ordinary_memory);
 
 namespace detail {
 

@@ -10,7 +10,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Zeros leave the choice to runnel. The environment (RUNNEL_STAGING_WORKERS, _CHUNK, _MEMORY) fills in what is left 0.
 struct StagingOptions {
-  int workers = 0;         ///< threads that move bytes between user memory and pinned memory; else half the cores, 1 to 8
+  int workers = 0;         ///< threads that move bytes between user memory and pinned memory; else three quarters of the cores, 1 to 12
   std::size_t chunk = 0;   ///< bytes of the largest piece, a power of 2; else 8 MiB. Small copies use smaller pieces, from 512 KiB on
   std::size_t memory = 0;  ///< bytes of pinned memory to be used by all rings together, a stream's smallest ring aside; else 512 MiB
 };

@@ -79,7 +79,7 @@ TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
     const std::size_t size = random() % 30'000;
     const Numbers in = numbered(size);
     Numbers out(size, -1);
-    overlap(in, out, {.chunk = 1 + random() % 3000, .in_flight = 1 + random() % 6, .strategy = GetParam()}, same);
+    overlap(in, out, {.chunk = 1 + random() % 3000, .in_flight = 1 + random() % 6, .strategy = GetParam(), .streams = random() % 5}, same);
     EXPECT_EQ(out, in) << "round " << round;
   }
 }
@@ -284,9 +284,10 @@ TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
   // A short input takes no more than it needs.
   const Numbers in = numbered(150);
   Numbers out(150);
-  overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()}, [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>) {
-    EXPECT_EQ(device_statistics(device()).in_use - before, 2 * 100 * 2 * sizeof(int));
-  });
+  overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()},
+          [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>, const OverlapChunk& here) {
+            EXPECT_EQ(device_statistics(device()).in_use - before, (here.index + 1) * 100 * 2 * sizeof(int));
+          });
 }
 
 struct Mine : std::runtime_error {
@@ -464,12 +465,19 @@ TEST_F(Overlap, KeepsTheNextChunkMovingWhileOneIsHeldUp) {
   EXPECT_TRUE(std::equal(in.begin(), in.end(), out.begin()));
 }
 
-TEST_F(Overlap, ChoosesByCopyEnginesAndSizes) {
+TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   constexpr std::size_t large = std::size_t{16} << 20;
-  EXPECT_EQ(choose_overlap_strategy(device(), large, 4),
-            device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk);
-  EXPECT_EQ(choose_overlap_strategy(device(), large, 1), OverlapStrategy::stream_per_chunk);
-  EXPECT_EQ(choose_overlap_strategy(device(), 1000, 4), OverlapStrategy::stream_per_chunk);
+  constexpr OverlapStrategy a = OverlapStrategy::stream_per_chunk;
+  const OverlapStrategy b = device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : a;
+  EXPECT_EQ(choose_overlap_strategy(device(), large, 4, false), b);
+  EXPECT_EQ(choose_overlap_strategy(device(), large, 4, true), device().pageable_memory_access_uses_host_page_tables() ? b : a);
+  EXPECT_EQ(choose_overlap_strategy(device(), large, 1, false), a);
+  EXPECT_EQ(choose_overlap_strategy(device(), 1000, 4, false), a);
+  const std::vector<char> ordinary(4 * large);
+  const PinnedBuffer<char> pinned(4 * large);
+  const auto chosen = [&](const auto& in) { return overlap(in, no_output, [](StreamRef, DeviceSpan<const char>) {}).strategy; };
+  EXPECT_EQ(chosen(ordinary), choose_overlap_strategy(device(), large, 4, true));
+  EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), large, 4, false));
 }
 
 TEST_F(Overlap, RefusesInWordsBeforeAnythingMoves) {

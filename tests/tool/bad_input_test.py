@@ -43,12 +43,17 @@ with tool.scratch() as directory:
     (soft := tool.path(directory, 'soft')).symlink_to(source)
     refuses('output is a link to the input', *upper, source, soft, says=['is the file to read'])
     refuses('timeline is the input', *upper, '--timeline', source, source, target, says=['is the file to read'])
+    refuses('trace is the input', *upper, '--trace', source, source, target, says=['is the file to read'])
+    refuses('trace is the output', *upper, '--trace', target, source, target, says=['same file'])
+    refuses('trace is the timeline', *upper, '--trace', tool.path(directory, 'x'), '--timeline', tool.path(directory, 'x'), source, target,
+            says=['same file'])
     refuses('timeline is the output', *upper, '--timeline', target, source, target, says=['same file'])
 
     refuses('output in a missing directory', *upper, source, tool.path(directory, 'no/out'), says=['cannot write', 'No such file'])
     refuses('output is a directory', *upper, source, directory, says=['is a directory'])
     refuses('output below a file', *upper, source, source / 'out', says=['cannot write', 'Not a directory'])
     refuses('output is full', *upper, source, '/dev/full', says=['cannot write', 'No space left', 'free some space'])
+    refuses('trace is full', *upper, '--trace', '/dev/full', source, target, says=['cannot write', 'No space left'])
     refuses('timeline is full', *upper, '--timeline', '/dev/full', source, target, says=['cannot write', 'No space left'])
     if os.geteuid() != 0:
         locked = tool.path(directory, 'locked')
@@ -64,6 +69,7 @@ with tool.scratch() as directory:
         for number in ('0', '-1', 'x', '99999999999999'):
             refuses(f'{option} {number}', *upper, f'{option}={number}', source, target, says=[option], status=2)
     refuses('unknown device', *upper, '--device', 99, source, target, says=['no device 99'])
+    refuses('unknown strategy', *upper, '--strategy', 'C', source, target, says=['automatic, A', 'B (copy-compute-copy)'])
     refuses('unknown table', '--table', 'nothing', source, target, says=['upper, lower, invert, rot13'])
     refuses('no table', source, target, says=['--table'], status=2)
     refuses('no output', *upper, source, says=['OUT'], status=2)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`runnel bench` measures something of everything, prints it for people and for programs, and says no in one line."""
+import json
+
+import tool
+
+if not tool.has_device():
+    tool.skip('no device')
+
+SMALL = ('--size', '2M', '--chunk', '256K')
+
+done = tool.run('bench', *SMALL)
+text = done.stdout.decode()
+tool.expect(done.returncode == 0, 'bench works ' + done.stderr.decode())
+for word in ('pinned memory', 'ordinary memory', 'caller held', 'both ways', 'wait_stream', 'ns of the calling thread'):
+    tool.expect(word in text, f'the table has {word!r}')
+
+done = tool.run('bench', *SMALL, '--range', '3M', '--in-flight', '3', '--json')
+measured = json.loads(done.stdout)
+tool.expect(done.returncode == 0 and done.stdout.count(b'\n') == 1, 'JSON is one line')
+tool.expect({(copy['direction'], copy['memory']) for copy in measured['copies']} ==
+            {(direction, memory) for direction in ('in', 'out', 'both') for memory in ('pinned', 'ordinary')}, 'every kind of copy')
+tool.expect(all(copy['gigabytes_per_s'] > 0 and copy['held_us'] > 0 for copy in measured['copies']), 'copies have rates')
+tool.expect(len(measured['operations']) == 10 and all(operation['ns'] > 0 for operation in measured['operations']), 'operations have costs')
+if 'overlap is not measured' not in done.stderr.decode():
+    overlap = measured['overlap']
+    tool.expect(overlap['bytes'] == 2 << 20 and overlap['chunk'] == 256 << 10 and overlap['in_flight'] == 3 and
+                overlap['limit_gigabytes_per_s'] > 0, 'overlap says what was run')
+    tool.expect([(rate['memory'], rate['strategy']) for rate in overlap['rates']] ==
+                [(memory, strategy) for memory in ('pinned', 'ordinary')
+                 for strategy in ('one after the other', 'stream per chunk', 'copy, compute, copy', 'automatic')], 'every strategy')
+    tool.expect(all(rate['gigabytes_per_s'] > 0 and rate['of_limit'] > 0 and rate['speedup'] > 0 and rate['chosen'] != 'automatic'
+                    for rate in overlap['rates']), 'strategies have rates')
+    tool.expect(measured['range']['bytes'] == 3 << 20 and measured['range']['device_bytes'] == 3 * 2 * (256 << 10),
+                'a range goes through the memory of the chunks in flight')
+
+
+def refuses(what, *arguments, says, status=1):
+    done = tool.run('bench', *arguments)
+    error = done.stderr.decode()
+    tool.expect(done.returncode == status and not done.stdout and error.startswith('runnel: ') and error.count('\n') == 1 and
+                all(word in error for word in says), f'{what}: status {done.returncode}, {error.strip()}')
+
+
+for option in ('--size', '--chunk', '--range'):
+    for size in ('0', 'x', '1.5M', '-5', '99999999999999999999'):
+        refuses(f'{option} {size}', f'{option}={size}', says=[option])
+refuses('size larger than memory', '--size', '1000T', says=['--size', 'memory', 'smaller'])
+refuses('range larger than memory', *SMALL, '--range', '1000T', says=['--range', 'memory', 'smaller'])
+for number in ('0', '-1', 'x'):
+    refuses(f'--in-flight {number}', f'--in-flight={number}', says=['--in-flight'], status=2)
+refuses('unknown device', '--device', '99', says=['no device 99'])
+refuses('a device twice', '--device', '0,0', says=['twice'])
+refuses('what is no device', '--device', 'x', says=['--device'], status=2)
+refuses('what is no option', '--nothing', says=['--nothing'], status=2)

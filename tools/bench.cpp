@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench.hpp"
+
+#include "failure.hpp"
+#include "json.hpp"
+#include "launch_byte_kernel.hpp"
+#include "measure.hpp"
+#include "size.hpp"
+
+#include <runnel/config.hpp>
+#include <runnel/device.hpp>
+#include <runnel/staging.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include <unistd.h>
+
+namespace tool {
+
+namespace {
+
+constexpr bool host_backend = std::string_view{RUNNEL_BACKEND} == "host";
+
+struct Results {
+  std::string device;
+  std::size_t link_bytes;
+  OverlapSizes sizes;
+  std::vector<LinkRate> links;
+  std::vector<OperationCost> operations;
+  std::optional<OverlapRates> overlaps;
+  std::optional<RangeRate> range;
+};
+
+/// One line that is replaced by the next, where somebody is looking.
+void announce(const std::string& what) {
+  if (::isatty(STDERR_FILENO) == 1) std::fprintf(stderr, "\r\033[K%s", what.empty() ? "" : ("measuring: " + what + " ...").c_str());
+}
+
+OverlapSizes chosen_sizes(const BenchCommand& command) {
+  OverlapSizes sizes{};
+  const int count = runnel::Device::count();
+  if (count == 0) throw Failure(runnel::Device::why_none());
+  for (const int ordinal : command.devices) {
+    if (ordinal < 0 || ordinal >= count)
+      throw Failure("there is no device " + std::to_string(ordinal) + "; choose from 0 to " + std::to_string(count - 1));
+    if (std::count(command.devices.begin(), command.devices.end(), ordinal) > 1)
+      throw Failure("--device " + std::to_string(ordinal) + " is there twice; name each device once");
+    sizes.devices.emplace_back(ordinal);
+  }
+  sizes.in_flight = static_cast<std::size_t>(command.in_flight);
+  sizes.bytes = static_cast<std::size_t>(parse_size("--size", command.size.empty() ? (host_backend ? "256M" : "2G") : command.size));
+  sizes.chunk = static_cast<std::size_t>(parse_size("--chunk", command.chunk.empty() ? (host_backend ? "4M" : "64M") : command.chunk));
+  sizes.bytes -= sizes.bytes % sizes.devices.size();
+  sizes.chunk = std::min(sizes.chunk, sizes.bytes);
+  // Twice from and to, pinned and not; on the host backend the device's too. Asked before anything is allocated, since memory that a
+  // machine promises and does not have ends in the process being killed.
+  const std::uint64_t room = available_memory();
+  if (sizes.bytes > room / (host_backend ? 8 : 4))
+    throw Failure("--size " + to_text(sizes.bytes) + " needs four to eight times that much memory, and " + to_text(room) +
+                  " are free; choose a smaller one");
+  for (const runnel::Device device : sizes.devices)
+    if (const std::uint64_t free = device.memory_info().free; 2 * sizes.bytes > free)
+      throw Failure("--size " + to_text(sizes.bytes) + " needs twice that much memory of the device, of which " + to_text(free) +
+                    " are free; choose a smaller one");
+  return sizes;
+}
+
+void print_table(const Results& r) {
+  std::printf("runnel %s, %s backend, %s\n", RUNNEL_VERSION, RUNNEL_BACKEND, r.device.c_str());
+  std::printf("%u host processors, %d staging workers\n", std::thread::hardware_concurrency(), runnel::staging_options().workers);
+
+  std::printf("\ncopies of %s      pinned memory                 ordinary memory\n", to_text(r.link_bytes).c_str());
+  std::printf("%-22s %10s %16s %13s %16s\n", "", "GB/s", "caller held, us", "GB/s", "caller held, us");
+  for (const char* direction : {"in", "out", "both"}) {
+    std::printf("  %-20s", std::string_view{direction} == "both" ? "both ways, together" : direction);
+    for (const LinkRate& link : r.links)
+      if (link.direction == direction) std::printf(" %10.2f %16.1f  ", link.gigabytes_per_s, link.held_us);
+    std::printf("\n");
+  }
+
+  std::printf("\n%-34s ns of the calling thread\n", "operation");
+  for (const OperationCost& operation : r.operations) std::printf("  %-32s %10.1f\n", operation.operation.c_str(), operation.ns);
+
+  if (r.overlaps) {
+    std::printf("\n2x + 1 of every byte of %s in chunks of %s, %zu in flight%s\n", to_text(r.sizes.bytes).c_str(),
+                to_text(r.sizes.chunk).c_str(), r.sizes.in_flight, r.sizes.devices.size() > 1 ? " on each device" : "");
+    if (host_backend)
+      std::printf("(%u rounds, so that computing lasts about as long as the transfers)\n", r.overlaps->rounds);
+    else
+      std::printf("limit, both ways at once from pinned memory: %.2f GB/s each way\n", r.overlaps->limit);
+    std::printf("  %-10s %-22s %10s %10s %10s\n", "memory", "strategy", "GB/s", "of limit", "speed-up");
+    for (const OverlapRate& rate : r.overlaps->rates)
+      std::printf("  %-10s %-22s %10.2f %10.2f %10.2f%s\n", rate.memory.c_str(), rate.strategy.c_str(), rate.gigabytes_per_s, rate.of_limit,
+                  rate.speedup, rate.strategy == "automatic" ? ("  (" + rate.chosen + ")").c_str() : "");
+  }
+  if (r.range)
+    std::printf("\n%s in ordinary memory, in place, through %s of device memory: %.2f s, %.2f GB/s, every byte right\n",
+                to_text(r.range->bytes).c_str(), to_text(r.range->device_bytes).c_str(), r.range->seconds, r.range->gigabytes_per_s);
+}
+
+void print_json(const Results& r) {
+  Json json;
+  json.open('{');
+  json.field("version", RUNNEL_VERSION);
+  json.field("backend", RUNNEL_BACKEND);
+  json.field("device", r.device);
+  json.field("devices", static_cast<double>(r.sizes.devices.size()));
+  json.field("host_processors", std::thread::hardware_concurrency());
+  json.field("copy_bytes", static_cast<double>(r.link_bytes));
+  json.key("copies");
+  json.open('[');
+  for (const LinkRate& link : r.links) {
+    json.open('{');
+    json.field("direction", link.direction);
+    json.field("memory", link.memory);
+    json.field("gigabytes_per_s", link.gigabytes_per_s);
+    json.field("held_us", link.held_us);
+    json.close('}');
+  }
+  json.close(']');
+  json.key("operations");
+  json.open('[');
+  for (const OperationCost& operation : r.operations) {
+    json.open('{');
+    json.field("operation", operation.operation);
+    json.field("ns", operation.ns);
+    json.close('}');
+  }
+  json.close(']');
+  if (r.overlaps) {
+    json.key("overlap");
+    json.open('{');
+    json.field("bytes", static_cast<double>(r.sizes.bytes));
+    json.field("chunk", static_cast<double>(r.sizes.chunk));
+    json.field("in_flight", static_cast<double>(r.sizes.in_flight));
+    json.field("rounds", r.overlaps->rounds);
+    json.field("limit_gigabytes_per_s", r.overlaps->limit);
+    json.key("rates");
+    json.open('[');
+    for (const OverlapRate& rate : r.overlaps->rates) {
+      json.open('{');
+      json.field("memory", rate.memory);
+      json.field("strategy", rate.strategy);
+      json.field("chosen", rate.chosen);
+      json.field("gigabytes_per_s", rate.gigabytes_per_s);
+      json.field("of_limit", rate.of_limit);
+      json.field("speedup", rate.speedup);
+      json.close('}');
+    }
+    json.close(']');
+    json.close('}');
+  }
+  if (r.range) {
+    json.key("range");
+    json.open('{');
+    json.field("bytes", static_cast<double>(r.range->bytes));
+    json.field("device_bytes", static_cast<double>(r.range->device_bytes));
+    json.field("seconds", r.range->seconds);
+    json.field("gigabytes_per_s", r.range->gigabytes_per_s);
+    json.close('}');
+  }
+  json.close('}');
+  std::printf("%s\n", json.text().c_str());
+}
+
+}  // namespace
+
+int bench(const BenchCommand& command) {
+  Results results{};
+  results.sizes = chosen_sizes(command);
+  OverlapSizes range = results.sizes;
+  if (!command.range.empty()) {
+    range.bytes = static_cast<std::size_t>(parse_size("--range", command.range));
+    if (range.bytes > available_memory())
+      throw Failure("--range " + command.range + " does not fit into the " + to_text(available_memory()) +
+                    " of memory that are free; choose a smaller one");
+  }
+  const runnel::Device device = results.sizes.devices[0];
+  results.device = device.name();
+  if (results.sizes.devices.size() > 1) results.device = std::to_string(results.sizes.devices.size()) + " x " + results.device;
+  results.link_bytes = std::min<std::size_t>(results.sizes.bytes, std::size_t{512} << 20);
+  results.links = measure_links(device, results.link_bytes, announce);
+  results.operations = measure_operations(device, announce);
+  if (const char* why = why_no_byte_kernel()) {
+    std::fprintf(stderr, "runnel: overlap is not measured: %s\n", why);
+  } else {
+    results.overlaps = measure_overlaps(results.sizes, announce);
+    if (!command.range.empty()) results.range = measure_range(range, announce);
+  }
+  announce("");
+  command.json ? print_json(results) : print_table(results);
+  return 0;
+}
+
+}  // namespace tool

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a picture or a trace of a run shows: one lane for each stream, and one each for reading and writing.
+#pragma once
+
+#include <runnel/overlap.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tool {
+
+enum class Step { read, copy_in, compute, copy_out, write };
+inline constexpr std::size_t step_count = 5;
+[[nodiscard]] const char* name_of(Step step) noexcept;
+
+struct Bar {
+  Step step;
+  std::size_t chunk;
+  double start_ms;  ///< since the start of the run
+  double stop_ms;
+};
+
+struct Lane {
+  std::string name;
+  std::vector<Bar> bars;  ///< in order
+};
+
+[[nodiscard]] double milliseconds(std::chrono::nanoseconds time) noexcept;
+
+/// The lanes of the chunks given, which ran as `strategy` says, on so many streams.
+[[nodiscard]] std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, runnel::OverlapStrategy strategy,
+                                         std::size_t streams);
+
+/// "stream per chunk", "copy, compute, copy".
+[[nodiscard]] const char* name_of(runnel::OverlapStrategy strategy) noexcept;
+
+}  // namespace tool

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure.hpp"
+
+#include "failure.hpp"
+#include "lanes.hpp"
+#include "launch_byte_kernel.hpp"
+#include "size.hpp"
+
+#include <runnel/config.hpp>
+#include <runnel/copy.hpp>
+#include <runnel/current.hpp>
+#include <runnel/device_resource.hpp>
+#include <runnel/event.hpp>
+#include <runnel/memory.hpp>
+#include <runnel/stream.hpp>
+#include <runnel/stream_pool.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <thread>
+
+namespace tool {
+
+namespace {
+
+using namespace runnel;
+using Clock = std::chrono::steady_clock;
+using Bytes = std::span<unsigned char>;
+
+constexpr bool host_backend = std::string_view{RUNNEL_BACKEND} == "host";
+
+[[nodiscard]] double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+[[nodiscard]] double median(std::vector<double> numbers) {
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
+
+/// Ordinary memory, with its pages there: the first touch is the machine's to pay, not the copy's.
+class Ordinary {
+ public:
+  explicit Ordinary(std::size_t bytes) : size_{bytes}, bytes_{new unsigned char[bytes]} {
+    on_threads([&](Bytes part, std::size_t first) {
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] = value_at(first + i);
+    });
+  }
+  [[nodiscard]] Bytes span() { return {bytes_.get(), size_}; }
+  [[nodiscard]] static unsigned char value_at(std::size_t i) { return static_cast<unsigned char>(i * 2654435761U >> 13); }
+
+  /// Whether every byte is what `rounds` rounds make of it.
+  [[nodiscard]] bool is_result(unsigned rounds) {
+    std::atomic<bool> good{true};
+    unsigned char expected[256];
+    for (unsigned byte = 0; byte < 256; ++byte) expected[byte] = result_of(static_cast<unsigned char>(byte), rounds);
+    on_threads([&](Bytes part, std::size_t first) {
+      for (std::size_t i = 0; i < part.size(); ++i)
+        if (part[i] != expected[value_at(first + i)]) {
+          good = false;
+          return;
+        }
+    });
+    return good;
+  }
+  [[nodiscard]] static unsigned char result_of(unsigned char byte, unsigned rounds) {
+    for (unsigned round = 0; round < rounds; ++round) byte = static_cast<unsigned char>(2 * byte + 1);
+    return byte;
+  }
+
+ private:
+  template <class F>
+  void on_threads(F work) {
+    const std::size_t count = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
+    const std::size_t part = size_ / count + 1;
+    std::vector<std::jthread> threads;
+    for (std::size_t first = 0; first < size_; first += part)
+      threads.emplace_back([=, this] { work(span().subspan(first, std::min(part, size_ - first)), first); });
+  }
+
+  std::size_t size_;
+  std::unique_ptr<unsigned char[]> bytes_;
+};
+
+struct Timed {
+  double held_s, total_s;
+};
+/// Medians of some repeats, after one for what is made only once.
+template <class F>
+[[nodiscard]] Timed timed(StreamRef stream, F enqueue) {
+  std::vector<double> held, total;
+  for (int i = 0; i < 6; ++i) {
+    const auto start = Clock::now();
+    enqueue();
+    const double returned = seconds_since(start);
+    stream.synchronize();
+    if (i == 0) continue;
+    held.push_back(returned);
+    total.push_back(seconds_since(start));
+  }
+  return {median(held), median(total)};
+}
+
+/// Nanoseconds of one call, median of some batches. What it leaves in the stream is waited for outside the clock.
+template <class F>
+[[nodiscard]] double cost(StreamRef stream, F operation) {
+  constexpr int calls = 200;
+  std::vector<double> batches;
+  for (int batch = 0; batch < 12; ++batch) {
+    const auto start = Clock::now();
+    for (int i = 0; i < calls; ++i) operation();
+    const double took = seconds_since(start);
+    stream.device().synchronize();
+    if (batch > 0) batches.push_back(took / calls * 1e9);
+  }
+  return median(batches);
+}
+
+[[nodiscard]] auto computing(unsigned rounds) {
+  return [rounds](StreamRef stream, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {
+    launch_double_and_add_one(stream, in, out, rounds);
+  };
+}
+
+/// Both ways at once from pinned memory, on all devices: GB/s each way.
+[[nodiscard]] double measure_limit(const OverlapSizes& sizes, Bytes from, Bytes to) {
+  std::vector<Stream> in, out;
+  std::vector<DeviceBuffer<unsigned char>> there;
+  const std::size_t share = sizes.bytes / sizes.devices.size();
+  for (const Device device : sizes.devices) {
+    in.emplace_back(device);
+    out.emplace_back(device);
+    there.emplace_back(share, in.back());
+    there.emplace_back(share, out.back());
+  }
+  std::vector<double> runs;
+  for (int i = 0; i < 4; ++i) {
+    for (const Device device : sizes.devices) device.synchronize();
+    const auto start = Clock::now();
+    for (std::size_t d = 0; d < in.size(); ++d) {
+      copy(in[d], there[2 * d], from.subspan(d * share, share));
+      copy(out[d], to.subspan(d * share, share), there[2 * d + 1]);
+    }
+    for (const Device device : sizes.devices) device.synchronize();
+    if (i > 0) runs.push_back(static_cast<double>(share * in.size()) / 1e9 / seconds_since(start));
+  }
+  return median(runs);
+}
+
+/// How many rounds last as long as a chunk's transfers, on the host, where both are the processor's.
+[[nodiscard]] unsigned rounds_as_long_as_transfers(std::size_t chunk, Bytes from, Bytes to) {
+  const Stream stream;
+  DeviceBuffer<unsigned char> in(chunk, stream), out(chunk, stream);
+  const double transfers = timed(stream, [&] {
+                             copy(stream, in, from.subspan(0, chunk));
+                             copy(stream, to.subspan(0, chunk), out);
+                           }).total_s;
+  const auto compute = [&](unsigned rounds) { return timed(stream, [&] { computing(rounds)(stream, in, out); }).total_s; };
+  const double one = compute(1);
+  const double more = (compute(101) - one) / 100;
+  return more <= 0 || one >= transfers ? 1 : 1 + static_cast<unsigned>((transfers - one) / more);
+}
+
+}  // namespace
+
+std::vector<LinkRate> measure_links(Device device, std::size_t bytes, const Announce& announce) {
+  const Stream in{device}, out{device};
+  DeviceBuffer<unsigned char> first(bytes, in), second(bytes, out);
+  PinnedBuffer<unsigned char> pinned_from(bytes), pinned_to(bytes);
+  Ordinary from(bytes), to(bytes);
+  std::copy(from.span().begin(), from.span().end(), pinned_from.begin());
+  out.synchronize();
+
+  std::vector<LinkRate> rates;
+  const auto measure = [&](const char* memory, Bytes source, Bytes target) {
+    const auto add = [&](const char* direction, std::size_t moved, auto enqueue) {
+      announce(std::string{"copies "} + direction + ", " + memory + " memory");
+      const Timed t = timed(in, enqueue);
+      rates.push_back({direction, memory, static_cast<double>(moved) / 1e9 / t.total_s, t.held_s * 1e6});
+    };
+    add("in", bytes, [&] { copy(in, first, source); });
+    add("out", bytes, [&] { copy(in, target, first); });
+    add("both", 2 * bytes, [&] {
+      copy(in, first, source);
+      copy(out, target, second);
+      in.wait_stream(out);
+    });
+  };
+  measure("pinned", {pinned_from.data(), bytes}, {pinned_to.data(), bytes});
+  measure("ordinary", from.span(), to.span());
+  return rates;
+}
+
+std::vector<OperationCost> measure_operations(Device device, const Announce& announce) {
+  announce("operations");
+  const DeviceGuard with{device};
+  const Stream a{device}, b{device};
+  Event event;
+  constexpr std::size_t mebibyte = std::size_t{1} << 20;
+  StreamPool pool{device};
+  return {
+      {"create and destroy a stream", cost(a, [&] { const Stream stream{device}; })},
+      {"lease a stream from a pool", cost(a, [&] { const StreamLease stream = pool.acquire(); })},
+      {"record an event", cost(a, [&] { a.record_event(event); })},
+      {"wait_stream", cost(a, [&] { b.wait_stream(a); })},
+      {"query, idle", cost(a, [&] { static_cast<void>(a.query()); })},
+      {"enqueue a host function", cost(a, [&] { a.launch_host_func([] {}); })},
+      {"wait for a host function", cost(a,
+                                        [&] {
+                                          a.launch_host_func([] {});
+                                          a.synchronize();
+                                        })},
+      {"device memory, 1 MiB", cost(a, [&] { const DeviceBuffer<char> memory(mebibyte, a); })},
+      {"pinned memory, 1 MiB", cost(a, [&] { const PinnedBuffer<char> memory(mebibyte); })},
+      {"enter and leave a guard", cost(a, [&] { const StreamGuard guard{a}; })},
+  };
+}
+
+OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announce) {
+  announce("filling memory");
+  Ordinary from(sizes.bytes), to(sizes.bytes);
+  PinnedBuffer<unsigned char> pinned_from(sizes.bytes), pinned_to(sizes.bytes);
+  std::copy(from.span().begin(), from.span().end(), pinned_from.begin());
+  const Bytes pinned_in{pinned_from.data(), sizes.bytes};
+  const Bytes pinned_out{pinned_to.data(), sizes.bytes};
+
+  announce("the limit of the link");
+  OverlapRates result{measure_limit(sizes, pinned_in, pinned_out), 1, {}};
+  if (host_backend) result.rounds = rounds_as_long_as_transfers(std::min(sizes.chunk, sizes.bytes), pinned_in, pinned_out);
+
+  const auto measure = [&](const char* memory, Bytes in, Bytes out) {
+    double slowest = 0;
+    const auto add = [&](std::string name, OverlapStrategy strategy, std::size_t in_flight) {
+      announce(name + ", " + memory + " memory");
+      const OverlapOptions options{.chunk = sizes.chunk, .in_flight = in_flight, .strategy = strategy, .devices = sizes.devices};
+      std::vector<double> runs;
+      OverlapResult last;
+      for (int i = 0; i < 6; ++i) {
+        const auto start = Clock::now();
+        last = overlap(in, out, options, computing(result.rounds));
+        if (i > 0) runs.push_back(seconds_since(start));
+      }
+      const auto check = [&](std::size_t byte) { return out[byte] == Ordinary::result_of(in[byte], result.rounds); };
+      for (std::size_t byte = 0; byte < out.size(); byte += 4093)
+        if (!check(byte)) throw Failure("byte " + std::to_string(byte) + " of the result is wrong (" + name + ", " + memory + " memory)");
+      const double seconds = median(runs);
+      if (slowest == 0) slowest = seconds;
+      const double rate = static_cast<double>(sizes.bytes) / 1e9 / seconds;
+      result.rates.push_back({memory, std::move(name), name_of(last.strategy), rate, rate / result.limit, slowest / seconds});
+      std::fill(out.begin(), out.end(), static_cast<unsigned char>(0));
+    };
+    add("one after the other", OverlapStrategy::stream_per_chunk, 1);
+    for (const OverlapStrategy s : {OverlapStrategy::stream_per_chunk, OverlapStrategy::copy_compute_copy, OverlapStrategy::automatic})
+      add(name_of(s), s, sizes.in_flight);
+  };
+  measure("pinned", pinned_in, pinned_out);
+  measure("ordinary", from.span(), to.span());
+  return result;
+}
+
+RangeRate measure_range(const OverlapSizes& sizes, const Announce& announce) {
+  announce("filling " + to_text(sizes.bytes) + " of memory");
+  Ordinary range(sizes.bytes);
+  std::vector<std::size_t> before;
+  for (const Device device : sizes.devices) before.push_back(device_statistics(device).in_use);
+  std::size_t most = 0;
+  announce(to_text(sizes.bytes) + " through the device");
+  const auto start = Clock::now();
+  overlap(range.span(), range.span(), {.chunk = sizes.chunk, .in_flight = sizes.in_flight, .devices = sizes.devices},
+          [&](StreamRef stream, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {
+            std::size_t held = 0;
+            for (std::size_t d = 0; d < before.size(); ++d) held += device_statistics(sizes.devices[d]).in_use - before[d];
+            most = std::max(most, held);
+            launch_double_and_add_one(stream, in, out, 1);
+          });
+  const double seconds = seconds_since(start);
+  announce("comparing the result");
+  if (!range.is_result(1)) throw Failure("the result of the large range is wrong");
+  return {sizes.bytes, most, seconds, static_cast<double>(sizes.bytes) / 1e9 / seconds};
+}
+
+}  // namespace tool

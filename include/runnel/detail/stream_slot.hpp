@@ -5,7 +5,6 @@
 
 #include <runnel/native.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -20,31 +19,50 @@ struct Attachment {
   Attachment* next = nullptr;
 };
 
+/// What is needed of `std::atomic` here, without the thousands of lines of <atomic>. An order is std::memory_order or the compiler's number
+/// for it, which are the same.
+template <class T>
+class Atomic {
+ public:
+  constexpr Atomic(T value) noexcept : value_{value} {}
+  Atomic(const Atomic&) = delete;
+  Atomic& operator=(const Atomic&) = delete;
+  [[nodiscard]] T load(auto order) const noexcept { return __atomic_load_n(&value_, static_cast<int>(order)); }
+  void store(T value, auto order) noexcept { __atomic_store_n(&value_, value, static_cast<int>(order)); }
+  T exchange(T value, auto order) noexcept { return __atomic_exchange_n(&value_, value, static_cast<int>(order)); }
+  bool compare_exchange_weak(T& expected, T value, auto order) noexcept {
+    return __atomic_compare_exchange_n(&value_, &expected, value, true, static_cast<int>(order), __ATOMIC_RELAXED);
+  }
+
+ private:
+  T value_;
+};
+
 struct StreamSlot {
   native::stream handle{};
-  std::atomic<std::uint64_t> id{0};  // 0 while the slot is free
+  Atomic<std::uint64_t> id{0};  // 0 while the slot is free
   int device = 0;
   bool owned = false;  // the handle is destroyed with its Stream
   bool blocking = false;
   bool is_default = false;  // the handle means "of the current device" (or thread): set the device before using it
   char name[32] = {};
-  std::atomic<Attachment*> attachments{nullptr};
+  Atomic<Attachment*> attachments{nullptr};
 };
 
 struct Access;
 
 [[nodiscard]] inline bool is_live(const StreamSlot* slot, std::uint64_t id) noexcept {
-  return slot != nullptr && slot->id.load(std::memory_order_acquire) == id;
+  return slot != nullptr && slot->id.load(__ATOMIC_ACQUIRE) == id;
 }
 [[nodiscard]] inline Attachment* find_attachment(const StreamSlot& slot, const void* key) noexcept {
-  Attachment* found = slot.attachments.load(std::memory_order_acquire);
+  Attachment* found = slot.attachments.load(__ATOMIC_ACQUIRE);
   while (found != nullptr && found->key != key) found = found->next;
   return found;
 }
 /// From here on the stream owns it. Two of one key are the caller's to prevent.
 inline void attach(StreamSlot& slot, Attachment* attachment) noexcept {
-  attachment->next = slot.attachments.load(std::memory_order_relaxed);
-  while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, std::memory_order_release)) {
+  attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
+  while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, __ATOMIC_RELEASE)) {
   }
 }
 [[noreturn]] void throw_dead_stream(std::uint64_t id);

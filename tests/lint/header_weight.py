@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the headers cost those who include them: <runnel/stream.hpp> no more lines than <string>, <span> and <chrono> together have after the
+preprocessor, <runnel/runnel.hpp> at most 0.6 s of a processor to compile.
+
+Arguments: the directory of the generated config.hpp, -- and the compiler's command."""
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+
+import repository
+
+generated = sys.argv[1]
+compiler = [word for word in sys.argv[3:] if not word.endswith('ccache')]
+FLAGS = ['-std=c++20', '-I', str(repository.ROOT / 'include'), '-I', generated]
+STANDARD = ['string', 'span', 'chrono']
+MOST_SECONDS = 0.6
+
+
+def source_of(headers):
+    return ''.join(f'#include <{header}>\n' for header in headers)
+
+
+def lines_of(*headers):
+    done = subprocess.run([*compiler, *FLAGS, '-E', '-x', 'c++', '-'], input=source_of(headers), capture_output=True, text=True, check=True)
+    return done.stdout.count('\n')
+
+
+def seconds_of(*headers):
+    """Of a processor, the best of five."""
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, 'source.cpp')
+        with open(source, 'w', encoding='utf-8') as file:
+            file.write(source_of(headers))
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([*compiler, *FLAGS, '-c', source, '-o', source + '.o'], check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return min(times)
+
+
+most, found = lines_of(*STANDARD), lines_of('runnel/stream.hpp')
+standard, all_of_it = seconds_of(*STANDARD), seconds_of('runnel/runnel.hpp')
+print(f'runnel/stream.hpp: {found} lines; {", ".join(STANDARD)}: {most}')
+print(f'runnel/runnel.hpp: {all_of_it:.2f} s; {", ".join(STANDARD)}: {standard:.2f} s')
+complaints = []
+if found > most:
+    complaints.append(f'runnel/stream.hpp has {found} lines after the preprocessor, more than the {most} of {", ".join(STANDARD)}')
+# A slow machine is told by what the standard's own headers cost there.
+if all_of_it > MOST_SECONDS and all_of_it > 2 * standard:
+    complaints.append(f'runnel/runnel.hpp takes {all_of_it:.2f} s to compile, more than {MOST_SECONDS} s')
+repository.finish(complaints)

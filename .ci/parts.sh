@@ -10,6 +10,7 @@ parts=(
   lint
   header_alone
   format
+  consumers
   cuda_no_driver
   cuda_standin
   hip_standin
@@ -20,6 +21,7 @@ parts=(
 
 . scripts/setup.sh
 . .ci/versions.sh
+. .ci/newcomer.sh
 
 # build_and_test FOLDER TEST-ARGUMENTS -- SETUP-OPTIONS: on the host backend, which every machine has.
 build_and_test() {
@@ -142,6 +144,16 @@ build_gpu() {
 
 # says_why_none RUNNEL: `runnel info` works, and says in one line why there is no device.
 says_why_none() { "$1" info | grep 'none: '; }
+
+# Other people's builds, of the library in both kinds; and of one that was optimised at link time.
+part_consumers() {
+  need cmake command -v cmake
+  need make command -v make
+  need_clang
+  CXX=g++ build_and_test consumers --suite consumers -- -Ddefault_library=both -Dtests=enabled -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled
+  CXX=g++ build_and_test consumers_lto --suite consumers --suite examples -- -Ddefault_library=static -Db_lto=true -Dbuildtype=release \
+    -Dbenchmarks=disabled
+}
 
 # The real runtime, warnings as errors, no device.
 part_cuda_no_driver() {

@@ -2,6 +2,7 @@
 #include "info.hpp"
 
 #include "size.hpp"
+#include "why.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/device.hpp>
@@ -15,6 +16,11 @@ namespace tool {
 namespace {
 
 constexpr bool on_host = std::string_view{RUNNEL_BACKEND} == "host";
+#if defined RUNNEL_BACKEND_HIP && !defined RUNNEL_HIP_PLATFORM_NVIDIA
+constexpr Vendor vendor = Vendor::amd;
+#else
+constexpr Vendor vendor = Vendor::nvidia;
+#endif
 
 std::string abilities(runnel::Device device) {
   std::string text;
@@ -56,6 +62,16 @@ void print(runnel::Device device) {
   std::printf("  can              %s\n", abilities(device).c_str());
 }
 
+std::string chosen_because() { return "The backend is " RUNNEL_BACKEND ": " RUNNEL_BACKEND_REASON "."; }
+
+/// The runtime's own words, unless the machine shows more.
+std::string why_none() {
+  if constexpr (on_host) return runnel::Device::why_none();
+  const auto [runtime, driver] = runnel::runtime_version();
+  const std::string reason = explain(vendor, look_at_machine(vendor, "/"), runtime, driver);
+  return reason.empty() ? runnel::Device::why_none() : reason;
+}
+
 std::string version_text(int version) { return version == 0 ? "none" : std::to_string(version); }
 
 }  // namespace
@@ -63,12 +79,12 @@ std::string version_text(int version) { return version == 0 ? "none" : std::to_s
 int info(bool why_only) {
   const int count = runnel::Device::count();
   if (why_only) {
-    std::puts(count == 0 ? runnel::Device::why_none().c_str() : "There is a device; nothing is wrong.");
+    std::puts(count == 0 ? why_none().c_str() : ("There is a device; nothing is wrong. " + chosen_because()).c_str());
     return 0;
   }
   const auto [runtime, driver] = runnel::runtime_version();
   std::printf("runnel %s\n", RUNNEL_VERSION);
-  std::printf("backend            %s\n", RUNNEL_BACKEND);
+  std::printf("backend            %s (chosen when it was built: %s)\n", RUNNEL_BACKEND, RUNNEL_BACKEND_REASON);
   if (on_host) {
     std::printf("runtime            threads of this process; no driver needed\n");
   } else {
@@ -76,7 +92,7 @@ int info(bool why_only) {
     std::printf("driver version     %s\n", version_text(driver).c_str());
   }
   if (count == 0)
-    std::printf("devices            none: %s\n", runnel::Device::why_none().c_str());
+    std::printf("devices            none: %s\n", why_none().c_str());
   else
     std::printf("devices            %d\n", count);
   for (int ordinal = 0; ordinal < count; ++ordinal) print(runnel::Device{ordinal});

@@ -49,10 +49,18 @@ install_missing() {
   hash -r
 }
 
+# at_least WANTED FOUND: whether one version is no older than the other.
+at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+
 # set_up_build FOLDER OPTIONS...: makes the folder, or gives one that is there these options.
 set_up_build() {
-  local folder=$1
+  local folder=$1 wanted=1.0.1 found
   shift
+  found=$(meson --version)
+  if ! at_least "$wanted" "$found"; then
+    echo "Meson $found is too old, runnel needs $wanted: python3 -m venv build-meson && build-meson/bin/pip install meson, and put build-meson/bin first in PATH" >&2
+    exit 1
+  fi
   if [ -f "$folder/build.ninja" ]; then
     [ $# -eq 0 ] || meson configure "$folder" "$@"
   else

@@ -40,23 +40,25 @@ class Why : public testing::Test {
                                                      : std::vector{"sys/module/amdgpu/x", "dev/kfd", "dev/dri/renderD128"})
       file(path);
   }
-  return tool::explain(vendor, tool::look_at_machine(vendor, root), runtime, driver);
-}
-/// Root may open everything.
-std::string
-line_for_anybody(Vendor vendor, int runtime, int driver) {
-  const uid_t found = geteuid();
-  if (found == 0) EXPECT_EQ(seteuid(65534), 0);
-  std::string text = line(vendor, runtime, driver);
-  EXPECT_EQ(seteuid(found), 0);
-  return text;
-}
-void expect_line(const std::string& line, std::initializer_list<const char*> words) {
-  EXPECT_EQ(line.find('\n'), std::string::npos);
-  for (const char* word : words) EXPECT_NE(line.find(word), std::string::npos) << "no '" << word << "' in: " << line;
-}
+  std::string line(Vendor vendor, int runtime = 13000, int driver = 13000) {
+    return tool::explain(vendor, tool::look_at_machine(vendor, root), runtime, driver);
+  }
+  /// Root may open everything.
+  std::string line_for_anybody(Vendor vendor, int runtime, int driver) {
+    const uid_t found = geteuid();
+    if (found == 0) {
+      EXPECT_EQ(seteuid(65534), 0);
+    }
+    std::string text = line(vendor, runtime, driver);
+    EXPECT_EQ(seteuid(found), 0);
+    return text;
+  }
+  void expect_line(const std::string& line, std::initializer_list<const char*> words) {
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    for (const char* word : words) EXPECT_NE(line.find(word), std::string::npos) << "no '" << word << "' in: " << line;
+  }
 
-fs::path root;
+  fs::path root;
 };
 
 TEST_F(Why, NoGpu) {

@@ -89,6 +89,8 @@ class Device {
   /// The device's default stream: the platform's null stream, which orders with streams made `blocking`.
   [[nodiscard]] StreamRef default_stream() const;
 
+  // Not defaulted: nvcc calls a defaulted one without defining it.
+  friend constexpr bool operator==(Device a, Device b) noexcept { return a.ordinal_ == b.ordinal_; }
   friend constexpr auto operator<=>(Device, Device) noexcept = default;
   /// to_string()
   template <class Char, class Traits>

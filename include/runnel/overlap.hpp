@@ -2,6 +2,7 @@
 /// Data larger than the device through the device: copy in, compute, copy out, chunk after chunk, all three at the same time.
 #pragma once
 
+#include <runnel/detail/callback.hpp>
 #include <runnel/device.hpp>
 #include <runnel/error.hpp>
 #include <runnel/memory.hpp>
@@ -13,7 +14,6 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -45,8 +45,8 @@ struct OverlapOptions {
   std::size_t halo = 0;              ///< neighbouring items that the function sees on either side of its chunk, where there are any
   std::vector<Device> devices = {};  ///< chunks go to them in turn; none: the current device
   std::stop_token stop = {};         ///< once requested no chunk is begun; those in flight are finished
-  std::function<void(const OverlapProgress&)> progress = {};  ///< after each chunk, in order, on a thread of overlap()'s own
-  bool record_times = false;                                  ///< fills OverlapResult::times
+  detail::Callback<const OverlapProgress&> progress = {};  ///< after each chunk, in order, on a thread of overlap()'s own
+  bool record_times = false;                               ///< fills OverlapResult::times
 };
 
 /// Which part of the whole the function has before it. Items are elements, or rows() of elements.
@@ -119,9 +119,9 @@ OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count, con
 template <class F, class... Arguments>
 void call_with_chunk(F& function, const OverlapChunk& chunk, Arguments... arguments) {
   if constexpr (std::is_invocable_v<F&, Arguments..., const OverlapChunk&>)
-    static_cast<void>(std::invoke(function, arguments..., chunk));
+    static_cast<void>(function(arguments..., chunk));
   else if constexpr (std::is_invocable_v<F&, Arguments...>)
-    static_cast<void>(std::invoke(function, arguments...));
+    static_cast<void>(function(arguments...));
   else
     static_assert(sizeof(F) == 0,
                   "overlap: the function takes (StreamRef, DeviceSpan<const In> for each input, DeviceSpan<Out> unless there is "

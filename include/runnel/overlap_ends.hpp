@@ -5,8 +5,6 @@
 #include <runnel/copy.hpp>
 
 #include <cstddef>
-#include <functional>
-#include <memory>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -138,7 +136,7 @@ template <class T, class F>
   end.kind = OverlapEnd::Kind::function;
   end.element_bytes = sizeof(T);
   end.width = width;
-  end.function = const_cast<void*>(static_cast<const void*>(std::addressof(function)));
+  end.function = const_cast<void*>(static_cast<const void*>(&function));
   return end;
 }
 
@@ -158,7 +156,7 @@ template <class T, class F>
   auto end = function_end<const T>(source.read, source.width);
   if (source.width == 0) throw_invalid_argument("overlap", "an item of the source has no elements");
   end.read = [](void* read, void* to, std::size_t elements) {
-    return static_cast<std::size_t>(std::invoke(*static_cast<F*>(read), std::span<T>{static_cast<T*>(to), elements}));
+    return static_cast<std::size_t>((*static_cast<F*>(read))(std::span<T>{static_cast<T*>(to), elements}));
   };
   return end;
 }
@@ -167,7 +165,7 @@ template <class T, class F>
   auto end = function_end<T>(sink.write, sink.width);
   if (sink.width == 0) throw_invalid_argument("overlap", "the sink gets no elements of an item");
   end.write = [](void* write, const void* from, std::size_t elements) {
-    static_cast<void>(std::invoke(*static_cast<F*>(write), std::span<const T>{static_cast<const T*>(from), elements}));
+    static_cast<void>((*static_cast<F*>(write))(std::span<const T>{static_cast<const T*>(from), elements}));
   };
   return end;
 }

@@ -160,11 +160,12 @@ def the_command(installed, scratch):
 
 def beside_other_backends(installed, scratch):
     """The backend's name is in each file's path, but for what is the same for all backends and what the default backend brings."""
-    same = {'runnel-config.cmake', 'runnel-config-version.cmake', 'runnel.1', 'runnel.bash'}
-    default = {'runnel.pc', 'runnel-default.cmake', 'runnel'} if installed.options['default_backend'] else set()
+    same = {'runnel-config.cmake', 'runnel-config-version.cmake', 'runnel.1', 'completions/runnel'}
+    default = {'runnel.pc', 'runnel-default.cmake', 'bin/runnel'} if installed.options['default_backend'] else set()
     for path in installed.prefix.rglob('*'):
         inside = path.relative_to(installed.prefix)
-        expect(path.is_dir() or installed.backend in str(inside) or inside.name in same | default, f'{inside} would collide')
+        names = {inside.name, '/'.join(inside.parts[-2:])}
+        expect(path.is_dir() or installed.backend in str(inside) or names & (same | default), f'{inside} would collide')
 
 
 # Of those who use it

@@ -216,6 +216,24 @@ def cmake_default(installed, scratch):
     cmake(installed, scratch)
 
 
+def cmake_kokkos(installed, scratch):
+    tool = need('cmake')
+    places = [str(installed.prefix), *installed.options['cmake_prefix_path'], os.environ.get('CMAKE_PREFIX_PATH', '')]
+    environment = {**installed.environment, 'CMAKE_PREFIX_PATH': ':'.join(filter(None, places))}
+    (scratch / 'probe').mkdir()
+    (scratch / 'probe/CMakeLists.txt').write_text('cmake_minimum_required(VERSION 3.18)\nproject(probe CXX)\nfind_package(Kokkos 4.7 REQUIRED)\n'
+                                                  'message(STATUS "it runs on: ${Kokkos_DEVICES}")\n')
+    try:
+        said = run(tool, '-S', scratch / 'probe', '-B', scratch / 'probe/build', environment=environment)
+    except Refused:
+        raise Skip('no Kokkos 4.7 or newer here') from None
+    if re.search(r'it runs on: .*(CUDA|HIP)', said):
+        raise Skip('this Kokkos wants a compiler of its own')
+    run(tool, '-S', HERE / 'cmake_kokkos', '-B', scratch / 'build', f'-DCOMPONENTS={installed.backend}', environment=environment)
+    run(tool, '--build', scratch / 'build', environment=environment)
+    installed.expect_result(scratch / 'build/program', environment={**environment, 'OMP_PROC_BIND': 'false'})
+
+
 def refused(words, call):
     try:
         call()
@@ -327,7 +345,7 @@ def with_hipcc(installed, scratch):
 
 
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
-             beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_backend_missing,
+             beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, cmake_backend_missing,
              cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings, without_rtti, hidden_symbols,
              link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc]
 

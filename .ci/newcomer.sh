@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by parts.sh: what somebody meets who has nothing yet.
 
-# part_newcomer: the README's two commands, in that order, on a bare root of Debian 12 and of the suite after it, timed. No compiler, no
-# Meson, no library is there. From nothing to the demo's result may take five minutes.
+# part_newcomer: the README's first command on a bare root of Debian 12 and of the suite after it, timed: no compiler, no Meson, no library is
+# there. From nothing to the demo's result may take five minutes. NEWCOMER_COMMANDS='demo test' runs the second command, too.
 part_newcomer() {
   local suite command seconds user system times=()
   for suite in ${NEWCOMER_SUITES:-bookworm trixie}; do
@@ -11,7 +11,7 @@ part_newcomer() {
     copy_into_root
     ! in_root sh -c 'command -v g++ || command -v clang++ || command -v meson || command -v python3' ||
       { echo "the root of $suite is not bare"; return 1; }
-    for command in ${NEWCOMER_COMMANDS:-demo test}; do
+    for command in ${NEWCOMER_COMMANDS:-demo}; do
       # Seconds on the clock, and of processors: a busy machine is told by the difference.
       TIMEFORMAT='%0R %0U %0S'
       read -r seconds user system < <({ time in_root env -u CXX sh -c 'cd /runnel && exec "./scripts/$0"' "$command" >"$root.$command.txt" 2>&1; } 2>&1)
@@ -29,4 +29,21 @@ part_newcomer() {
     rm -rf "$root" "$root.made"
   done
   printf '%s\n' "${times[@]}"
+}
+
+# part_newer_suite: both compilers, Meson and GoogleTest of the suite after Debian 12, warnings as errors.
+part_newer_suite() {
+  suite_root trixie g++ clang meson ninja-build pkg-config python3 libgtest-dev
+  copy_into_root
+  local compiler
+  for compiler in g++ clang++; do
+    in_root env "CXX=$compiler" bash -eu -c '
+      cd /runnel
+      "$CXX" --version | head -n 1
+      meson --version
+      meson setup "build-$CXX" -Dgpu_backend=host $0
+      ninja -C "build-$CXX"
+      meson test -C "build-$CXX" --no-rebuild --print-errorlogs --suite conformance' "${version_options[*]}"
+  done
+  rm -rf "$root" "$root.made"
 }

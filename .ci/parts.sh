@@ -11,12 +11,15 @@ parts=(
   header_alone
   format
   consumers
+  release
   cuda_no_driver
   cuda_standin
   hip_standin
   sweep
   cuda_12
   hip_versions
+  newer_suite
+  newcomer
 )
 
 . scripts/setup.sh
@@ -145,14 +148,21 @@ build_gpu() {
 # says_why_none RUNNEL: `runnel info` works, and says in one line why there is no device.
 says_why_none() { "$1" info | grep 'none: '; }
 
-# Other people's builds, of the library in both kinds; and of one that was optimised at link time.
+# Other people's builds, of a library that was optimised at link time; part_release has them of one as it is, in both kinds.
 part_consumers() {
   need cmake command -v cmake
   need make command -v make
   need_clang
-  CXX=g++ build_and_test consumers --suite consumers -- -Ddefault_library=both -Dtests=enabled -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled
-  CXX=g++ build_and_test consumers_lto --suite consumers --suite examples -- -Ddefault_library=static -Db_lto=true -Dbuildtype=release \
+  CXX=g++ build_and_test consumers --suite consumers --suite examples -- -Ddefault_library=static -Db_lto=true -Dbuildtype=release \
     -Dbenchmarks=disabled
+}
+
+# All of a release but the tag: the tarball, built, tested, used and installed without git.
+part_release() {
+  need cmake command -v cmake
+  need make command -v make
+  need_clang
+  CXX=g++ scripts/release --rehearse
 }
 
 # The real runtime, warnings as errors, no device.

@@ -20,6 +20,7 @@ parts=(
   hip_versions
   newer_suite
   newcomer
+  kokkos
 )
 
 . scripts/setup.sh
@@ -198,4 +199,47 @@ part_sweep() {
   python3 tests/sweep/sweep.py --scenarios build-ci/cuda/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 60 --scheduler lazy --seed 2
   standins=(build-ci/hip/tests/standin/libamdhip64.so.*[0-9])
   python3 tests/sweep/sweep.py --scenarios build-ci/hip/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 150
+}
+
+# The interop on a real Kokkos: the newest suite's, 5 with OpenMP; and one built with Serial, OpenMP and Threads where KOKKOS_SOURCE names
+# a folder with the source. None at all is a failure, except that the registry did not answer.
+part_kokkos() {
+  local tested=0
+  if [ -n "${KOKKOS_SOURCE:-}" ]; then
+    need_build_tools
+    need cmake command -v cmake
+    install_missing
+    kokkos_from_source OPENMP
+    kokkos_from_source THREADS
+    tested=1
+  fi
+  if suite_root sid g++ meson ninja-build pkg-config python3 libgtest-dev libkokkos-dev; then
+    copy_into_root
+    in_root bash -eu -c '
+      cd /runnel
+      rm -rf build
+      meson setup build -Dgpu_backend=host -Dkokkos=enabled -Dwerror=true -Dtools=disabled -Dbenchmarks=disabled
+      ninja -C build kokkos_tests examples/has_device examples/example_kokkos_heat
+      meson test -C build --no-rebuild --print-errorlogs --suite kokkos
+      meson test -C build --no-rebuild --print-errorlogs "example kokkos_heat"'
+    tested=1
+  elif ! answers "$(debian_mirror)"; then
+    echo 'the registry of packages does not answer: no Kokkos of a newer suite was tested'
+    [ $tested -eq 1 ] || echo 'Kokkos was NOT tested'
+    tested=1
+  fi
+  [ $tested -eq 1 ]
+}
+
+# answers URL: somebody is there.
+answers() { [ -n "$1" ] && python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=30)' "$1"; }
+
+# kokkos_from_source SPACE: builds and installs Kokkos with Serial and this space, and tests on it.
+kokkos_from_source() {
+  local at=$PWD/build-ci/kokkos-$1
+  cmake -G Ninja -S "$KOKKOS_SOURCE" -B "$at/kokkos" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$at/prefix" \
+    -DCMAKE_CXX_STANDARD=20 -DKokkos_ENABLE_SERIAL=ON "-DKokkos_ENABLE_$1=ON"
+  ninja -C "$at/kokkos" install
+  CXX=g++ build_and_test "kokkos-$1/runnel" --suite kokkos -- -Dkokkos=enabled "-Dcmake_prefix_path=$at/prefix" -Dwerror=true \
+    -Dtools=disabled -Dbenchmarks=disabled
 }

@@ -37,11 +37,12 @@ using HostSpace = Kokkos::DefaultHostExecutionSpace;
 using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::DefaultExecutionSpace, HostSpace>;
 
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space they run at once, in
-/// the calling thread: launch() puts them into the stream.** The first call makes the instance, which on a device costs 0.1 ms and
-/// memory, and leaves the thread's device and contexts as they were; not while the stream is being captured. OpenMP: with one thread,
-/// see set_host_threads(). Threads: the one instance there is.
+/// the calling thread: launch() puts them into the stream.** A reference, for as long as the stream keeps the instance: a copy costs ten
+/// times the call. The first call makes the instance, which on a device costs 0.4 ms and memory, and leaves the thread's device and
+/// contexts as they were; not while the stream is being captured. OpenMP: with one thread, see set_host_threads(). Threads: the one
+/// instance there is.
 template <execution_space E = DefaultSpace>
-[[nodiscard]] E exec_space(StreamRef stream) {
+[[nodiscard]] detail::Given<E> exec_space(StreamRef stream) {
   detail::check_space<E>();
   if constexpr (inline_space<E>) {
     static_cast<void>(stream.native());  // throws if it is gone
@@ -54,19 +55,20 @@ template <execution_space E = DefaultSpace>
 
 /// The current stream's instance.
 template <execution_space E = DefaultSpace>
-[[nodiscard]] E current_exec_space() {
+[[nodiscard]] detail::Given<E> current_exec_space() {
   return exec_space<E>(current_stream());
 }
 
-/// Gives the stream an OpenMP instance of that many threads, which OpenMP makes for each thread that runs kernels of the stream.
+/// Gives the stream an OpenMP instance of that many threads, which OpenMP makes for each thread that runs kernels of the stream. Spaces
+/// without a number of threads ignore it.
 /// @throws errc::not_permitted if the stream has an instance already, errc::invalid_argument for less than one thread
 template <execution_space E = DefaultSpace>
-requires host_space<E> && std::constructible_from<E, int>
 void set_host_threads(StreamRef stream, int threads) {
   constexpr const char* operation = "set the threads of a stream's instance";
   if (threads < 1) runnel::detail::throw_invalid_argument(operation, "fewer than one");
-  if (!detail::keep_instance(stream, [&] { return detail::make_instance<E>(stream, threads); }).second)
-    runnel::detail::throw_error(errc::not_permitted, operation, "the stream has an instance already");
+  if constexpr (host_space<E> && std::constructible_from<E, int>)
+    if (!detail::keep_instance(stream, [&] { return detail::make_instance<E>(stream, threads); }).second)
+      runnel::detail::throw_error(errc::not_permitted, operation, "the stream has an instance already");
 }
 
 /// Runs `function(exec)`, which launches kernels on the instance that it is given, in the order of the stream, without waiting. On a
@@ -104,11 +106,13 @@ class ExecStream {
 
   /// The stream itself; on host spaces this does not look at kernels that run right now.
   [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
+  /// The stream, after the kernels that run on a host space's instance right now.
   operator StreamRef() const {
     finish_kernels();
     return stream_;
   }
-  [[nodiscard]] E exec() const { return exec_space<E>(stream_); }
+  /// The instance.
+  [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(stream_); }
 
   /// Kernels launched from now on, on the instance, run after what `event` has recorded at this moment.
   void wait_event(const Event& event) const {
@@ -120,6 +124,7 @@ class ExecStream {
     stream_.wait_stream(other);
     if constexpr (!device_space<E>) stream_.record_event().synchronize();
   }
+  /// A new event that marks the kernels and everything else that was submitted so far.
   [[nodiscard]] Event record_event() const { return StreamRef{*this}.record_event(); }
   /// Waits for kernels and everything else that was submitted so far.
   void synchronize() const { StreamRef{*this}.synchronize(); }
@@ -169,8 +174,10 @@ void wait(const Waiting& waiting, const Other& other) {
 template <execution_space E>
 class Instance : public Stream {
  public:
+  /// Takes the stream; its instance is made at first use.
   explicit Instance(Stream stream) : Stream{std::move(stream)} {}
-  [[nodiscard]] E exec() const { return exec_space<E>(*this); }
+  /// Its instance.
+  [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(*this); }
 };
 
 /// `count` instances that share nothing with each other or with Kokkos' own, of one priority, on the current device. `host_threads`: of
@@ -193,6 +200,7 @@ template <execution_space E = DefaultSpace>
 template <execution_space E>
 class [[nodiscard]] ExecGuard {
  public:
+  /// @throws what ExecStream does
   explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_} {}
 
  private:

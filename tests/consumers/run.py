@@ -71,7 +71,7 @@ class Installed:
         self.environment = {
             'PKG_CONFIG_PATH': str(self.lib / 'pkgconfig'),
             'LD_LIBRARY_PATH': ':'.join(filter(None, [str(self.lib), os.environ.get('LD_LIBRARY_PATH')])),
-            'CMAKE_PREFIX_PATH': str(self.prefix),
+            'CMAKE_PREFIX_PATH': ':'.join([str(self.prefix), *self.options['cmake_prefix_path']]),
         }
         # Beneath it what the machine has, and no stand-in: those run no kernels.
         self.on_the_machine = {'LD_LIBRARY_PATH': str(self.lib)}
@@ -216,24 +216,6 @@ def cmake_default(installed, scratch):
     cmake(installed, scratch)
 
 
-def cmake_kokkos(installed, scratch):
-    tool = need('cmake')
-    places = [str(installed.prefix), *installed.options['cmake_prefix_path'], os.environ.get('CMAKE_PREFIX_PATH', '')]
-    environment = {**installed.environment, 'CMAKE_PREFIX_PATH': ':'.join(filter(None, places))}
-    (scratch / 'probe').mkdir()
-    (scratch / 'probe/CMakeLists.txt').write_text('cmake_minimum_required(VERSION 3.18)\nproject(probe CXX)\nfind_package(Kokkos 4.7 REQUIRED)\n'
-                                                  'message(STATUS "it runs on: ${Kokkos_DEVICES}")\n')
-    try:
-        said = run(tool, '-S', scratch / 'probe', '-B', scratch / 'probe/build', environment=environment)
-    except Refused:
-        raise Skip('no Kokkos 4.7 or newer here') from None
-    if re.search(r'it runs on: .*(CUDA|HIP)', said):
-        raise Skip('this Kokkos wants a compiler of its own')
-    run(tool, '-S', HERE / 'cmake_kokkos', '-B', scratch / 'build', f'-DCOMPONENTS={installed.backend}', environment=environment)
-    run(tool, '--build', scratch / 'build', environment=environment)
-    installed.expect_result(scratch / 'build/program', environment={**environment, 'OMP_PROC_BIND': 'false'})
-
-
 def refused(words, call):
     try:
         call()
@@ -344,10 +326,32 @@ def with_hipcc(installed, scratch):
     return installed.expect_result(scratch / 'program', said='the same values came back, scaled', environment=installed.on_the_machine).strip()
 
 
+def need_kokkos():
+    if not any(found['name'] == 'Kokkos' for found in json.loads(run(MESON, 'introspect', '--dependencies', BUILD))):
+        raise Skip('the build found no Kokkos by CMake files')
+
+
+def cmake_kokkos(installed, scratch):
+    need_kokkos()
+    tool = need('cmake')
+    installed.run(tool, '-S', HERE / 'kokkos', '-B', scratch / 'build', f'-DBACKEND={installed.backend}', '-DCMAKE_BUILD_TYPE=Release')
+    installed.run(tool, '--build', scratch / 'build')
+    installed.expect_result(scratch / 'build/program')
+
+
+def meson_kokkos(installed, scratch):
+    need_kokkos()
+    if any(path.suffix == '.cu' for path in (BUILD / 'tests/kokkos').glob('*')):
+        raise Skip('this Kokkos goes through nvcc')
+    installed.run(MESON, 'setup', scratch / 'build', HERE / 'kokkos', f'-Drunnel_backend={installed.backend}')
+    installed.run(MESON, 'compile', '-C', scratch / 'build')
+    installed.expect_result(scratch / 'build/program')
+
+
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
-             beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, cmake_backend_missing,
-             cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings, without_rtti, hidden_symbols,
-             link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc]
+             beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos,
+             cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings,
+             without_rtti, hidden_symbols, link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc]
 
 
 def main():

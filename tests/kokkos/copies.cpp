@@ -24,7 +24,8 @@ TEST(KokkosCopies, OrdinaryMemoryBehindALongKernelReturnsAtOnce) {
   const Host<int*> from("from", n), to("to", n);
   const Data<int*> x("x", n);
   for (std::size_t i = 0; i < n; ++i) from(i) = static_cast<int>(i);
-  copy_async(s, x, from);  // the first one makes the stream's staging ring
+  copy_async(s, x, from);  // the first ones make the stream's staging ring
+  copy_async(s, to, x);
   s.synchronize();
   for (std::size_t i = 0; i < n; ++i) from(i) = static_cast<int>(n - i);
   {

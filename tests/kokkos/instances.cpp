@@ -63,13 +63,27 @@ TEST(KokkosInstances, MovesWithItsStream) {
   EXPECT_EQ(exec, exec_space<Space>(t));
 }
 
-TEST(KokkosInstances, LeavesTheDeviceAsItWas) {
+/// How deep the calling thread's stack of contexts is, where there is such a thing.
+std::size_t contexts() {
+  std::size_t count = 0;
+#ifdef KOKKOS_ENABLE_CUDA
+  std::vector<CUcontext> stack;
+  for (CUcontext top{}; cuCtxPopCurrent(&top) == CUDA_SUCCESS && top != nullptr;) stack.push_back(top);
+  count = stack.size();
+  for (; !stack.empty(); stack.pop_back()) cuCtxPushCurrent(stack.back());
+#endif
+  return count;
+}
+
+TEST(KokkosInstances, LeavesDeviceAndContextsAsTheyWere) {
   const Device before = Device::current();
+  const std::size_t found = contexts();
   Stream s{Device{Device::count() - 1}};
   static_cast<void>(exec_space<Space>(s));
   enqueue_spin(s, std::chrono::milliseconds{0});
   s.synchronize();
   EXPECT_EQ(Device::current(), before);
+  EXPECT_EQ(contexts(), found);
 }
 
 TEST(KokkosInstances, PrioritiesCanBeReadBack) {

@@ -56,6 +56,10 @@ void finalize_before_streams() {
   Kokkos::finalize();
 }
 
+struct AddOne {
+  int* at;
+  KOKKOS_FUNCTION void operator()(int) const { Kokkos::atomic_add(at, 1); }
+};
 void work_pending_at_finalize() {
   begin();
   static PinnedBuffer<int>& seen = *new PinnedBuffer<int>{1};
@@ -67,10 +71,6 @@ void work_pending_at_finalize() {
     enqueue_spin(goes, std::chrono::milliseconds{30});
     for (int i = 0; i < 20; ++i)
       for (const Stream* each : {&stays, &goes}) {
-        struct AddOne {
-          int* at;
-          KOKKOS_FUNCTION void operator()(int) const { Kokkos::atomic_add(at, 1); }
-        };
         kokkos::launch<Space>(*each,
                               [at = seen.device_pointer()](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), AddOne{at}); });
       }

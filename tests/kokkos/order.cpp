@@ -51,7 +51,11 @@ TEST(KokkosOrder, AKernelHoldsNoOtherStreamUp) {
   Stream held, free;
   const Data<int*> x("x", 10);
   const Host<int*> host("host", 10);
-  static_cast<void>(kokkos::exec_space<Space>(free));
+  enqueue_affine(free, x, 0, 0);  // what is made at first use, a runtime may make only when no kernel runs
+  kokkos::copy_async(free, host, x);
+  enqueue_affine(free, x, 0, 0);
+  kokkos::copy_async(free, host, x);
+  free.synchronize();
   KernelGate gate;
   gate.close_on(held);
   ASSERT_TRUE(gate.reached());

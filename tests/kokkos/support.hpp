@@ -42,9 +42,9 @@ inline void enqueue_affine(StreamRef stream, const Data<int*>& x, int a, int b) 
 struct Hold {
   int* flags;
   KOKKOS_FUNCTION void operator()(int) const {
-    Kokkos::atomic_store(&flags[1], 1);
-    while (Kokkos::atomic_load(&flags[0]) == 0) {
-    }
+    // Between host and device a volatile access is what is seen; Kokkos' atomics are the device's own.
+    KOKKOS_IF_ON_HOST((Kokkos::atomic_store(&flags[1], 1); while (Kokkos::atomic_load(&flags[0]) == 0){}))
+    KOKKOS_IF_ON_DEVICE((volatile int* const seen = flags; seen[1] = 1; while (seen[0] == 0){}))
   }
 };
 /// Holds streams inside a kernel.

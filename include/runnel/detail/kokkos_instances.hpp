@@ -216,6 +216,10 @@ template <class E>
   return keep_instance(stream, [&] { return make_instance<E>(stream, 1); }).first;
 }
 
+/// How a stream's instance is given out; Threads has none to keep.
+template <class E>
+using Given = std::conditional_t<inline_space<E>, E, const E&>;
+
 /// Public API only: Kokkos says who may launch kernels by throwing.
 template <inline_space E>
 void require_threads_caller() {

@@ -7,7 +7,6 @@
 
 #include <Kokkos_Core.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -28,7 +27,7 @@ template <class View>
   return text + ")";
 }
 
-/// The fewest dimensions that say the same, the innermost first. At most `capacity` there are as many as the rank.
+/// The fewest dimensions that say the same, the innermost first.
 struct Shape {
   std::array<Dimension, 8> dimensions{};
   std::size_t rank = 0;
@@ -36,11 +35,13 @@ struct Shape {
 template <class Dst, class Src>
 [[nodiscard]] Shape shape_of(const Dst& dst, const Src& src) {
   Shape shape;
-  for (unsigned i = 0; i < Dst::rank(); ++i)
-    if (dst.extent(i) != 1) shape.dimensions[shape.rank++] = {dst.extent(i), dst.stride(i), src.stride(i)};
-  const auto begin = shape.dimensions.begin();
-  std::sort(begin, begin + static_cast<std::ptrdiff_t>(shape.rank),
-            [](const Dimension& a, const Dimension& b) { return a.to_stride < b.to_stride; });
+  for (unsigned i = 0; i < Dst::rank(); ++i) {
+    if (dst.extent(i) == 1) continue;
+    std::size_t place = shape.rank++;
+    for (; place > 0 && shape.dimensions[place - 1].to_stride > dst.stride(i); --place)
+      shape.dimensions[place] = shape.dimensions[place - 1];
+    shape.dimensions[place] = {dst.extent(i), dst.stride(i), src.stride(i)};
+  }
   std::size_t last = 0;
   for (std::size_t i = 1; i < shape.rank; ++i) {
     Dimension& inner = shape.dimensions[last];
@@ -63,7 +64,7 @@ CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable
       runnel::detail::throw_invalid_argument(operation, ("the extents differ: " + in_words(dst) + " from " + in_words(src)).c_str());
   if (dst.size() == 0) return CopyResult::nothing;
   const Shape shape = shape_of(dst, src);
-  const auto& [inner, outer] = std::pair{shape.dimensions[0], shape.dimensions[1]};
+  const Dimension &inner = shape.dimensions[0], &outer = shape.dimensions[1];
   const bool runs = shape.rank == 0 || (inner.to_stride == 1 && inner.from_stride == 1);
   if (shape.rank <= 1 && runs) return copy_bytes(stream, dst.data(), src.data(), (shape.rank == 0 ? 1 : inner.count) * size, policy);
   if (shape.rank == 1)  // single elements at a distance

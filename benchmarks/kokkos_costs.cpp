@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the Kokkos interop costs the thread that calls, in medians; beside it what Kokkos' own way costs. On the default space.
+#include <runnel/kokkos.hpp>
+#include <runnel/runnel.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <vector>
+
+using namespace runnel;
+using Space = kokkos::DefaultSpace;
+using Policy = Kokkos::RangePolicy<Space>;
+
+/// Nanoseconds that `calls` calls of `f` take, a call; the median of `rounds`. `before` is done first, each round.
+template <class F, class Before>
+double cost(int rounds, int calls, F f, Before before) {
+  std::vector<double> all;
+  for (int i = 0; i < rounds; ++i) {
+    before();
+    const auto start = std::chrono::steady_clock::now();
+    for (int k = 0; k < calls; ++k) f();
+    all.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / calls);
+  }
+  std::nth_element(all.begin(), all.begin() + rounds / 2, all.end());
+  return all[static_cast<std::size_t>(rounds / 2)];
+}
+template <class F>
+double cost(int rounds, int calls, F f) {
+  return cost(rounds, calls, f, [] {});
+}
+void row(const char* what, double nanoseconds) { std::printf("%-64s %12.1f ns\n", what, nanoseconds); }
+
+struct Empty {
+  KOKKOS_FUNCTION void operator()(int) const {}
+};
+struct Spin {
+  long long nanoseconds;
+  KOKKOS_FUNCTION void operator()(int) const {
+    KOKKOS_IF_ON_HOST((const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds{nanoseconds};
+                       while (std::chrono::steady_clock::now() < end){}))
+    KOKKOS_IF_ON_DEVICE((const long long end = now() + nanoseconds; while (now() < end){}))
+  }
+  KOKKOS_FUNCTION static long long now() {
+#if defined __CUDA_ARCH__
+    long long time;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+    return time;
+#elif defined __HIP_DEVICE_COMPILE__
+    return wall_clock64() * 10;  // 100 MHz
+#else
+    return 0;
+#endif
+  }
+};
+constexpr long long long_kernel = 50'000'000;
+
+int costs() {
+  Stream s, t;
+  const Space exec = kokkos::exec_space<Space>(s), other = kokkos::exec_space<Space>(t);
+  row("exec_space(stream), again", cost(9, 100'000, [&] {
+        const Space& found = kokkos::exec_space<Space>(s);
+        asm volatile("" : : "r"(&found) : "memory");
+      }));
+  row("copy of an instance", cost(9, 100'000, [&] { const Space copied = exec; }));
+  {
+    std::vector<std::optional<Stream>> fresh(9);
+    std::size_t next = 0;
+    row("exec_space(stream), first",
+        cost(
+            9, 1, [&] { static_cast<void>(kokkos::exec_space<Space>(*fresh[next++])); }, [&] { fresh[next].emplace(); }));
+  }
+  row("launch of an empty kernel",
+      cost(
+          9, 200, [&] { kokkos::launch<Space>(s, [](const Space& on) { Kokkos::parallel_for(Policy(on, 0, 1), Empty{}); }); },
+          [&] { s.synchronize(); }));
+  s.synchronize();
+  row("wait(instance, instance)", cost(9, 200, [&] { kokkos::wait(exec, other); }));
+  row("as_stream(instance of a stream)", cost(9, 200, [&] { static_cast<void>(kokkos::as_stream(exec)); }));
+  const Space own{};
+  row("as_stream(Kokkos' own instance)", cost(9, 50, [&] { static_cast<void>(kokkos::as_stream(own)); }));
+
+  const std::size_t n = std::size_t{16} << 20;
+  const Kokkos::View<double*, Kokkos::HostSpace> host("host", n), back("back", n);
+  const Kokkos::View<double*, Space::memory_space> x("x", n);
+  for (std::size_t i = 0; i < n; ++i) host(i) = static_cast<double>(i);
+  const auto spin = [&] {
+    Kokkos::fence();
+    s.synchronize();
+    kokkos::launch<Space>(s, [](const Space& on) { Kokkos::parallel_for(Policy(on, 0, 1), Spin{long_kernel}); });
+  };
+  const auto whole = [&] {
+    kokkos::copy_async(s, x, host);
+    kokkos::copy_async(s, back, x);
+    s.synchronize();
+  };
+  whole();  // the first makes the ring that later ones go through
+  for (const std::size_t bytes : {std::size_t{8} << 10, std::size_t{1} << 20, std::size_t{16} << 20, n * sizeof(double)}) {
+    const auto part = [&](const auto& view) { return Kokkos::subview(view, std::pair{std::size_t{0}, bytes / sizeof(double)}); };
+    std::printf("behind a kernel of 50 ms, ordinary host memory, %zu KiB:\n", bytes >> 10);
+    row("  copy_async to the device", cost(
+                                          7, 1, [&] { kokkos::copy_async(s, part(x), part(host)); }, spin));
+    row("  copy_async from the device", cost(
+                                            7, 1, [&] { kokkos::copy_async(s, part(back), part(x)); }, spin));
+    if constexpr (kokkos::device_space<Space>) {
+      row("  Kokkos::deep_copy(exec, ...) to the device", cost(
+                                                              3, 1, [&] { Kokkos::deep_copy(exec, part(x), part(host)); }, spin));
+      row("  Kokkos::deep_copy(exec, ...) from the device", cost(
+                                                                3, 1, [&] { Kokkos::deep_copy(exec, part(back), part(x)); }, spin));
+    }
+  }
+  s.synchronize();
+  Kokkos::deep_copy(back, 0);
+  spin();
+  whole();
+  for (std::size_t i = 0; i < n; ++i)
+    if (back(i) != host(i)) return 1;
+  std::puts("the bytes are right");
+  std::optional<Stream> dying;
+  const auto with_instance = [&] {
+    dying.emplace();
+    static_cast<void>(kokkos::exec_space<Space>(*dying));
+    spin();
+  };
+  row("destroying a stream with an instance, another runs 50 ms", cost(
+                                                                      5, 1, [&] { dying.reset(); }, with_instance));
+  s.synchronize();
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  const Kokkos::ScopeGuard kokkos{argc, argv};
+  std::printf("Kokkos %d, %s on the backend %s\n", KOKKOS_VERSION, Space::name(), RUNNEL_BACKEND);
+  return costs();
+}

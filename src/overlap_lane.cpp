@@ -3,13 +3,13 @@
 
 #include "check.hpp"
 #include "host_function.hpp"
+#include "overlap_streams.hpp"
 #include "stream_slots.hpp"
 
 #include <runnel/current.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <string>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -42,17 +42,22 @@ OverlapLane::OverlapLane(const OverlapPlan& plan, Device device, bool record_tim
       device_{device},
       policy_{default_pageable()},
       by_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
-      slots_(plan.slots),
       places_(plan.places()) {
-  if (by_step_) {
-    for (const char* name : {"overlap: copy in", "overlap: compute", "overlap: copy out"})
-      streams_.emplace_back(device, StreamOptions{.name = name});
-  } else {
-    for (std::size_t i = 0; i < plan.streams; ++i)
-      streams_.emplace_back(device, StreamOptions{.name = ("overlap: " + std::to_string(i)).c_str()});
+  for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device));
+  // All at the beginning: memory that a run before this one gave back is still the runtime's then, until something is waited for.
+  slots_.reserve(plan.slots);
+  for (std::size_t s = 0; s < plan.slots; ++s) {
+    const StreamRef stream = steps(s).in;
+    Slot& slot = slots_.emplace_back();
+    for (std::size_t i = 0; i < plan.inputs.size(); ++i)
+      slot.in.emplace_back(bytes_for(plan.input_elements(i), plan.inputs[i].element_bytes), stream);
+    if (plan.has_output()) slot.out.emplace(bytes_for(plan.output_elements(), plan.output.element_bytes), stream);
+    if (plan.output.filtered) slot.count.emplace(1, stream);
   }
+  // Where threads carry the bytes, they need the cores.
+  const EventOptions waiting{.blocking_wait = plan.carried};
   for (OverlapPlace& place : places_) {
-    for (Event* event : {&place.arrived, &place.computed, &place.counted, &place.returned}) *event = Event{{.blocking_wait = true}};
+    for (Event* event : {&place.counted, &place.returned}) *event = Event{waiting};
     if (record_times) place.marks = std::make_unique<OverlapPlace::Marks>();
     for (std::size_t i = 0; i < plan.inputs.size(); ++i)
       place.in.emplace_back(
@@ -64,10 +69,15 @@ OverlapLane::OverlapLane(const OverlapPlan& plan, Device device, bool record_tim
 }
 
 OverlapLane::~OverlapLane() {
+  bool all_well = true;
   for (const Stream& stream : streams_) try {
       stream.synchronize();
     } catch (...) {  // it made its way to the caller already, or came from a chunk after the one that did
+      all_well = false;
     }
+  slots_.clear();
+  if (all_well)
+    for (Stream& stream : streams_) keep_overlap_stream(std::move(stream));
 }
 
 /// Finds a mark in a stream and the host's time of it, so that both kinds of times fit together. The mark lies between two looks at the
@@ -95,9 +105,6 @@ OverlapLane::Steps OverlapLane::steps(std::size_t n) const noexcept {
 
 void OverlapLane::copy_in(const OverlapPlace& here, Slot& memory, StreamRef stream) const {
   const OverlapChunk& chunk = *here.chunk;
-  // Allocated when first needed, while earlier chunks are on their way: device memory is not had for nothing.
-  for (std::size_t i = memory.in.size(); i < plan_.inputs.size(); ++i)
-    memory.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes), stream);
   for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
     const OverlapEnd& end = plan_.inputs[i];
     const std::size_t item = end.width * end.element_bytes;
@@ -110,8 +117,6 @@ void OverlapLane::copy_in(const OverlapPlace& here, Slot& memory, StreamRef stre
 
 void OverlapLane::compute(OverlapPlace& here, Slot& memory, StreamRef stream, const OverlapFunction& function) const {
   const OverlapChunk& chunk = *here.chunk;
-  if (plan_.has_output() && !memory.out) memory.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
-  if (plan_.output.filtered && !memory.count) memory.count.emplace(1, stream);
   std::vector<void*> in;
   std::vector<std::size_t> elements;
   for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {

@@ -17,6 +17,7 @@ namespace {
 using Kind = OverlapEnd::Kind;
 
 constexpr std::size_t usual_chunk_bytes = std::size_t{16} << 20;
+constexpr std::size_t carried_chunk_bytes = std::size_t{64} << 20;  // whose pieces are large enough to be worth their cost
 constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;  // below, a transfer costs more than its bytes
 constexpr std::size_t usual_chunks = 16;                            // of a small input, so that there is something to overlap
 constexpr std::size_t usual_in_flight = 4;                          // one on its way, one computed, one coming back, one to spare
@@ -101,13 +102,23 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   return plus(bytes, times(out, plan.output.element_bytes));
 }
 
+/// Whether a range is in memory that no copy engine reaches.
+[[nodiscard]] bool any_carried(const OverlapPlan& plan) {
+  if (plan.devices[0].pageable_memory_access_uses_host_page_tables()) return false;
+  const auto is_ordinary = [](const OverlapEnd& end) {
+    if (end.kind != Kind::range || end.size == 0) return false;
+    return (end.memory ? *end.memory : pointer_info(end.data).kind) == MemoryKind::pageable;
+  };
+  return is_ordinary(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_ordinary);
+}
+
 void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
   plan.chunk = options.chunk;
   if (plan.chunk == 0) {
     std::size_t item_bytes = plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
     for (const OverlapEnd& in : plan.inputs) item_bytes = std::max(item_bytes, times(in.width, in.element_bytes));
-    plan.chunk = divided_up(usual_chunk_bytes, item_bytes);
+    plan.chunk = divided_up(plan.carried ? carried_chunk_bytes : usual_chunk_bytes, item_bytes);
     if (plan.items) {
       const std::size_t small = std::max(divided_up(*plan.items, usual_chunks), divided_up(smallest_chunk_bytes, item_bytes));
       plan.chunk = std::min(plan.chunk, small);
@@ -139,13 +150,6 @@ void check_chunk_count(const OverlapPlan& plan) {
     refuse("the output has %zu elements, but %zu chunks of %zu elements come", out.size, chunks, out.per_chunk);
 }
 
-[[nodiscard]] bool any_ordinary_memory(const OverlapPlan& plan) {
-  const auto is_ordinary = [](const OverlapEnd& end) {
-    return end.kind == Kind::range && end.size != 0 && end.memory.value_or(pointer_info(end.data).kind) == MemoryKind::pageable;
-  };
-  return is_ordinary(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_ordinary);
-}
-
 }  // namespace
 
 bool OverlapPlan::has_source() const noexcept {
@@ -164,11 +168,12 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, cons
   if (output.kind == Kind::range) check_output_range(plan);
   check_same_memory(plan);
   choose_devices(plan, options);
+  plan.carried = any_carried(plan);
   choose_sizes(plan, options);
   check_chunk_count(plan);
   plan.strategy = options.strategy;
   if (plan.strategy == OverlapStrategy::automatic)
-    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots, any_ordinary_memory(plan));
+    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots, plan.carried);
   plan.streams = options.streams != 0 ? std::min(options.streams, plan.slots) : plan.slots;
   if (plan.strategy == OverlapStrategy::copy_compute_copy) plan.streams = 3;
   return plan;
@@ -177,10 +182,8 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, cons
 }  // namespace detail
 
 OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool ordinary_memory) {
-  if (in_flight < 2 || chunk_bytes < detail::smallest_chunk_bytes || device.async_engine_count() < 2)
-    return OverlapStrategy::stream_per_chunk;
-  const bool carried = ordinary_memory && !device.pageable_memory_access_uses_host_page_tables();
-  return carried ? OverlapStrategy::stream_per_chunk : OverlapStrategy::copy_compute_copy;
+  const bool worth_it = in_flight > 1 && chunk_bytes >= detail::smallest_chunk_bytes && device.async_engine_count() > 1 && !ordinary_memory;
+  return worth_it ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -18,6 +18,7 @@ struct OverlapPlan {
   OverlapEnd output;  // `width` is known
   std::vector<Device> devices;
   OverlapStrategy strategy = OverlapStrategy::automatic;
+  bool carried = false;  // a range in ordinary memory, which threads carry through pinned memory
   std::size_t halo = 0;
   std::size_t chunk = 0;               // items
   std::size_t slots = 0;               // places in each device's memory

@@ -3,9 +3,11 @@
 
 #include "failure.hpp"
 #include "json.hpp"
+#include "lanes.hpp"
 #include "launch_byte_kernel.hpp"
 #include "measure.hpp"
 #include "size.hpp"
+#include "timeline.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/device.hpp>
@@ -13,6 +15,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -167,11 +171,37 @@ void print_json(const Results& r) {
   std::printf("%s\n", json.text().c_str());
 }
 
+/// A picture of each way to overlap, named after it: "pinned-stream-per-chunk.svg".
+void draw_timelines(const Results& r, const std::filesystem::path& folder) {
+  for (const OverlapRate& rate : r.overlaps->rates) {
+    if (rate.strategy == "automatic") continue;  // is one of the others
+    const bool by_step = rate.chosen == name_of(runnel::OverlapStrategy::copy_compute_copy);
+    const std::size_t in_flight = rate.strategy == "one after the other" ? 1 : r.sizes.in_flight;
+    const auto lanes =
+        lanes_of(rate.times, by_step ? runnel::OverlapStrategy::copy_compute_copy : runnel::OverlapStrategy::stream_per_chunk, in_flight);
+    char title[200];
+    std::snprintf(title, sizeof title, "%s, %s memory: %.1f GB/s each way, %.2f of what the link carries", rate.strategy.c_str(),
+                  rate.memory.c_str(), rate.gigabytes_per_s, rate.of_limit);
+    const std::string how = to_text(r.sizes.bytes) + " in chunks of " + to_text(r.sizes.chunk) + ", " + std::to_string(in_flight) +
+                            " in flight, " + RUNNEL_BACKEND + ", " + r.device;
+    std::string name = rate.memory + "-" + rate.strategy + ".svg";
+    std::erase(name, ',');
+    std::ranges::replace(name, ' ', '-');
+    std::ofstream file{folder / name};
+    file << draw_timeline(lanes, rate.times.size(), {title, how});
+    if (!file.flush()) throw Failure("cannot write " + in_quotes((folder / name).native()) + "; check the name of the folder");
+  }
+}
+
 }  // namespace
 
 int bench(const BenchCommand& command) {
   Results results{};
   results.sizes = chosen_sizes(command);
+  results.sizes.record_times = !command.timelines.empty();
+  if (results.sizes.record_times && !std::filesystem::is_directory(command.timelines))
+    throw Failure("--timelines " + in_quotes(command.timelines) + " is no folder; name one that is there");
+  if (results.sizes.record_times && results.sizes.devices.size() > 1) throw Failure("--timelines draws one device; name one with --device");
   OverlapSizes range = results.sizes;
   if (!command.range.empty()) {
     range.bytes = static_cast<std::size_t>(parse_size("--range", command.range));
@@ -192,6 +222,7 @@ int bench(const BenchCommand& command) {
     if (!command.range.empty()) results.range = measure_range(range, announce);
   }
   announce("");
+  if (results.overlaps && results.sizes.record_times) draw_timelines(results, command.timelines);
   command.json ? print_json(results) : print_table(results);
   return 0;
 }

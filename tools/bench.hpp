@@ -15,6 +15,7 @@ struct BenchCommand {
   int in_flight = 4;
   std::string range;
   bool json = false;
+  std::string timelines;  ///< a folder; empty: none
 };
 
 /// Returns the exit status. @throws Failure, or what runnel throws

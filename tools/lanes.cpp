@@ -33,6 +33,7 @@ std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, run
 
   for (const runnel::OverlapChunkTimes& chunk : times) {
     const auto add = [&](std::size_t lane, Step step, const runnel::OverlapInterval& when) {
+      if (when.stop.count() == 0) return;  // there was no such step
       lanes[lane].bars.push_back({step, chunk.chunk, milliseconds(when.start), milliseconds(when.stop)});
     };
     const std::size_t stream = 1 + (by_step ? 0 : chunk.chunk % streams);
@@ -41,6 +42,10 @@ std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, run
     add(stream + (by_step ? 1 : 0), Step::compute, chunk.compute);
     add(stream + (by_step ? 2 : 0), Step::copy_out, chunk.copy_out);
     add(lanes.size() - 1, Step::write, chunk.write);
+  }
+  if (!times.empty()) {
+    if (lanes.back().bars.empty()) lanes.pop_back();
+    if (lanes.front().bars.empty()) lanes.erase(lanes.begin());
   }
   return lanes;
 }

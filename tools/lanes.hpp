@@ -29,7 +29,7 @@ struct Lane {
 
 [[nodiscard]] double milliseconds(std::chrono::nanoseconds time) noexcept;
 
-/// The lanes of the chunks given, which ran as `strategy` says, on so many streams.
+/// The lanes of the chunks given, which ran as `strategy` says, on so many streams. No file, no lane for it.
 [[nodiscard]] std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, runnel::OverlapStrategy strategy,
                                          std::size_t streams);
 

@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   bench->add_option("--range", measured.range, "Also a range of so many bytes, which may be larger than the device, as in 64G");
+  bench->add_option("--timelines", measured.timelines, "Draw what ran when, for each way to overlap, into this folder");
   bench->add_flag("--json", measured.json, "Print JSON instead of tables");
 
   try {

@@ -235,7 +235,7 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
     double slowest = 0;
     const auto add = [&](std::string name, OverlapStrategy strategy, std::size_t in_flight) {
       announce(name + ", " + memory + " memory");
-      const OverlapOptions options{.chunk = sizes.chunk, .in_flight = in_flight, .strategy = strategy, .devices = sizes.devices};
+      OverlapOptions options{.chunk = sizes.chunk, .in_flight = in_flight, .strategy = strategy, .devices = sizes.devices};
       std::vector<double> runs;
       OverlapResult last;
       for (int i = 0; i < 6; ++i) {
@@ -249,7 +249,11 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
       const double seconds = median(runs);
       if (slowest == 0) slowest = seconds;
       const double rate = static_cast<double>(sizes.bytes) / 1e9 / seconds;
-      result.rates.push_back({memory, std::move(name), name_of(last.strategy), rate, rate / result.limit, slowest / seconds});
+      result.rates.push_back({memory, std::move(name), name_of(last.strategy), rate, rate / result.limit, slowest / seconds, {}});
+      if (sizes.record_times) {
+        options.record_times = true;
+        result.rates.back().times = overlap(in, out, options, computing(result.rounds)).times;
+      }
       std::fill(out.begin(), out.end(), static_cast<unsigned char>(0));
     };
     add("one after the other", OverlapStrategy::stream_per_chunk, 1);

@@ -31,6 +31,7 @@ struct OverlapRate {
   double gigabytes_per_s;  ///< of the input; as many bytes come back
   double of_limit;         ///< the part of what the link carries when it copies both ways at once, which is all that there is to gain
   double speedup;          ///< over one chunk after the other
+  std::vector<runnel::OverlapChunkTimes> times;  ///< of one more run, if asked for
 };
 
 struct OverlapSizes {
@@ -38,6 +39,7 @@ struct OverlapSizes {
   std::size_t chunk;
   std::size_t in_flight;
   std::vector<runnel::Device> devices;
+  bool record_times = false;
 };
 
 /// Hears what is about to be measured.

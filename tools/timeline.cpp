@@ -124,6 +124,12 @@ class Picture {
     return out;
   }
 
+  [[nodiscard]] bool has(Step step) const {
+    return std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+      return std::any_of(lane.bars.begin(), lane.bars.end(), [&](const Bar& bar) { return bar.step == step; });
+    });
+  }
+
   void draw_legend() {
     double at = left;
     const auto entry = [&](const char* fill, const char* name) {
@@ -131,7 +137,8 @@ class Picture {
              at + 22, name);
       at += 40 + 7.2 * static_cast<double>(std::string_view{name}.size());
     };
-    for (std::size_t step = 0; step < step_count; ++step) entry(looks[step].colour, name_of(static_cast<Step>(step)));
+    for (std::size_t step = 0; step < step_count; ++step)
+      if (has(static_cast<Step>(step))) entry(looks[step].colour, name_of(static_cast<Step>(step)));
     entry("url(#idle)", "idle");
     append(svg_, "<text x=\"%.1f\" y=\"83\" fill=\"#444\">numbers: chunks</text>\n", at);
     append(svg_, "<text x=\"%.1f\" y=\"83\" fill=\"#444\" text-anchor=\"end\">busy</text>\n", width - 20);

@@ -25,22 +25,25 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+/// How steps are laid onto streams.
 enum class OverlapStrategy {
   automatic,          ///< chosen by choose_overlap_strategy()
   stream_per_chunk,   ///< A: a stream for each chunk in flight, which does all three steps of it
   copy_compute_copy,  ///< B: one stream for each step, ordered by events
 };
 
+/// What `OverlapOptions::progress` hears.
 struct OverlapProgress {
   std::size_t chunks;                ///< finished
   std::size_t items;                 ///< in them
   std::optional<std::size_t> total;  ///< items in all; nothing where a source decides
 };
 
+/// How overlap() goes about it. All of it may be left out.
 struct OverlapOptions {
-  std::size_t chunk = 0;      ///< items that travel together; 0: as many as make 16 MiB, fewer of a small input
+  std::size_t chunk = 0;      ///< items that travel together; 0: 16 MiB of them (64 MiB in ordinary memory), less of a small input
   std::size_t in_flight = 0;  ///< chunks in each device's memory at once; 0: 4
-  OverlapStrategy strategy = OverlapStrategy::automatic;
+  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B
   std::size_t streams = 0;           ///< of `stream_per_chunk`: streams that take turns; 0: one for each chunk in flight
   std::size_t halo = 0;              ///< neighbouring items that the function sees on either side of its chunk, where there are any
   std::vector<Device> devices = {};  ///< chunks go to them in turn; none: the current device
@@ -51,26 +54,27 @@ struct OverlapOptions {
 
 /// Which part of the whole the function has before it. Items are elements, or rows() of elements.
 struct OverlapChunk {
-  std::size_t index;
+  std::size_t index;   ///< 0 for the first chunk
   std::size_t first;   ///< the chunk's first item in the whole
   std::size_t count;   ///< items, those of the halo not counted
   std::size_t before;  ///< items of the halo at the beginning of each input's span
   std::size_t after;   ///< and at its end
   std::size_t slot;    ///< 0 to in_flight - 1 on each device; chunks in the same slot run one after the other
-  Device device;
+  Device device;       ///< that it is computed on
 };
 
+/// What overlap() did.
 struct OverlapResult {
-  std::size_t chunks = 0;
-  std::size_t items = 0;
-  std::size_t written = 0;  ///< elements of the output
-  bool stopped = false;     ///< `OverlapOptions::stop` ended it: what is counted here is the beginning
-  std::chrono::nanoseconds time{};
+  std::size_t chunks = 0;           ///< finished
+  std::size_t items = 0;            ///< in them
+  std::size_t written = 0;          ///< elements of the output
+  bool stopped = false;             ///< `OverlapOptions::stop` ended it: what is counted here is the beginning
+  std::chrono::nanoseconds time{};  ///< from beginning to end
 
   // What was chosen where the options left it open.
-  OverlapStrategy strategy = OverlapStrategy::automatic;
-  std::size_t chunk = 0;
-  std::size_t in_flight = 0;
+  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< never automatic
+  std::size_t chunk = 0;                                  ///< items
+  std::size_t in_flight = 0;                              ///< on each device
 
   /// In order; of more than 2^20 chunks only the first.
   std::vector<OverlapChunkTimes> times = {};
@@ -84,6 +88,7 @@ namespace detail {
 /// cause's, or errc::function_failed.
 class OverlapError : public std::system_error, public Error, public std::nested_exception {
  public:
+  /// Its index.
   [[nodiscard]] std::size_t chunk() const noexcept { return chunk_; }
   [[nodiscard]] const std::error_code& code() const noexcept override { return std::system_error::code(); }
   [[nodiscard]] const char* what() const noexcept override { return text_.data(); }
@@ -195,6 +200,7 @@ OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& opti
       },
       ins);
 }
+/// The same with nothing asked for.
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, F&& f) {
   return runnel::overlap(std::forward<Input>(input), std::forward<Output>(output), OverlapOptions{}, std::forward<F>(f));

@@ -15,8 +15,8 @@ namespace runnel::inline RUNNEL_ABI {
 /// A range whose items have `width` elements each: see rows().
 template <class T>
 struct Rows {
-  std::span<T> elements;
-  std::size_t width;
+  std::span<T> elements;  ///< all rows, end to end
+  std::size_t width;      ///< elements of a row
 };
 
 /// The range in items of `width` elements, which stay together: the rows of an image, the records of a table. Chunks and halos are then
@@ -26,11 +26,12 @@ template <detail::memory_range R>
   return Rows<detail::element_of<R>>{{std::data(range), std::size(range)}, width};
 }
 
+/// What source() makes.
 template <class T, class F>
 struct Source {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "source: only trivially copyable elements can be moved as bytes");
-  F read;
-  std::size_t width;
+  F read;             ///< fills a span, and says how far
+  std::size_t width;  ///< elements of an item
 };
 
 /// Input as it comes, from a file or a generator: `read(std::span<T>)` fills the span from its beginning and returns how many elements it
@@ -39,11 +40,12 @@ template <class T, class F>
 requires std::is_invocable_r_v<std::size_t, F&, std::span<T>>
 [[nodiscard]] Source<T, F> source(F read, std::size_t width = 1) { return {std::move(read), width}; }
 
+/// What sink() makes.
 template <class T, class F>
 struct Sink {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "sink: only trivially copyable elements can be moved as bytes");
-  F write;
-  std::size_t width;
+  F write;            ///< gets each chunk's result
+  std::size_t width;  ///< elements for every item of the input
 };
 
 /// Output as it comes: `write(std::span<const T>)` gets each chunk's result, in order, on a thread of overlap()'s own beside the one that
@@ -52,10 +54,11 @@ template <class T, class F>
 requires std::is_invocable_v<F&, std::span<const T>>
 [[nodiscard]] Sink<T, F> sink(F write, std::size_t width = 1) { return {std::move(write), width}; }
 
+/// What per_chunk() makes.
 template <class End>
 struct PerChunk {
-  End end;
-  std::size_t elements;
+  End end;               ///< where the results go
+  std::size_t elements;  ///< of every chunk
 };
 
 /// Output of a reduction: `elements` elements for every chunk, however many items it has. `OverlapResult::written` says how many came.
@@ -63,14 +66,16 @@ template <detail::memory_range R>
 [[nodiscard]] auto per_chunk(R&& range, std::size_t elements = 1) {
   return PerChunk<Rows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, 1}, elements};
 }
+/// The same for a sink.
 template <class T, class F>
 [[nodiscard]] PerChunk<Sink<T, F>> per_chunk(Sink<T, F> to, std::size_t elements = 1) {
   return {std::move(to), elements};
 }
 
+/// What filtered() makes.
 template <class End>
 struct Filtered {
-  End end;
+  End end;  ///< where the results go
 };
 
 /// Output of a filter: of each chunk as many elements as the function says, at most `width` for every item, end to end in the order of
@@ -79,18 +84,21 @@ template <detail::memory_range R>
 [[nodiscard]] auto filtered(R&& range, std::size_t width = 1) {
   return Filtered<Rows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, width}};
 }
+/// The same for a sink.
 template <class T, class F>
 [[nodiscard]] Filtered<Sink<T, F>> filtered(Sink<T, F> to) {
   return {std::move(to)};
 }
 
-/// For a function that leaves nothing to bring back.
+/// The type of `no_output`.
 struct NoOutput {};
+/// For a function that leaves nothing to bring back.
 inline constexpr NoOutput no_output{};
 
+/// What inputs() makes.
 template <class... Ends>
 struct Inputs {
-  std::tuple<Ends...> ends;
+  std::tuple<Ends...> ends;  ///< ranges, rows() and sources
 };
 
 namespace detail {

@@ -12,24 +12,26 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Since the start of the run.
 struct OverlapInterval {
-  std::chrono::nanoseconds start{};
-  std::chrono::nanoseconds stop{};
+  std::chrono::nanoseconds start{};  ///< when it began
+  std::chrono::nanoseconds stop{};   ///< when it ended
+  /// How long it took.
   [[nodiscard]] constexpr std::chrono::nanoseconds length() const noexcept { return stop - start; }
 };
 
 /// The steps of one chunk; those that there were not are empty. A transfer that waits for another to leave the copy engine counts from
 /// when it could have started.
 struct OverlapChunkTimes {
-  std::size_t chunk = 0;
-  std::size_t slot = 0;  ///< the place in device memory; with `stream_per_chunk` also the stream
-  int device = 0;
-  OverlapInterval read{};     ///< by the source; by the clock of the host
-  OverlapInterval copy_in{};  ///< host to device; this and the next two by timed events
-  OverlapInterval compute{};
+  std::size_t chunk = 0;       ///< its index
+  std::size_t slot = 0;        ///< the place in device memory; with `stream_per_chunk` also the stream
+  int device = 0;              ///< its ordinal
+  OverlapInterval read{};      ///< by the source; by the clock of the host
+  OverlapInterval copy_in{};   ///< host to device; this and the next two by timed events
+  OverlapInterval compute{};   ///< the function's work
   OverlapInterval copy_out{};  ///< device to host
   OverlapInterval write{};     ///< by the sink; by the clock of the host
 };
 
+/// What measure_overlap() finds.
 struct OverlapMeasure {
   std::chrono::nanoseconds transfer{};  ///< during which at least one transfer was under way
   std::chrono::nanoseconds compute{};   ///< during which at least one chunk was computed
@@ -40,6 +42,7 @@ struct OverlapMeasure {
   }
 };
 
+/// How long there were transfers, how long computing, and how long both at once.
 [[nodiscard]] OverlapMeasure measure_overlap(std::span<const OverlapChunkTimes> chunks);
 
 }  // namespace runnel::inline RUNNEL_ABI

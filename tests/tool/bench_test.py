@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`runnel bench` measures something of everything, prints it for people and for programs, and says no in one line."""
 import json
+import os
+import xml.etree.ElementTree
 
 import tool
 
@@ -34,6 +36,16 @@ if 'overlap is not measured' not in done.stderr.decode():
     tool.expect(measured['range']['bytes'] == 3 << 20 and measured['range']['device_bytes'] == 3 * 2 * (256 << 10),
                 'a range goes through the memory of the chunks in flight')
 
+    with tool.scratch() as directory:
+        tool.run('bench', *SMALL, '--timelines', directory)
+        wanted = {f'{memory}-{strategy}.svg' for memory in ('pinned', 'ordinary')
+                  for strategy in ('one-after-the-other', 'stream-per-chunk', 'copy-compute-copy')}
+        tool.expect(set(os.listdir(directory)) == wanted, 'a picture of each way to overlap')
+        for name in wanted:
+            root = xml.etree.ElementTree.parse(tool.path(directory, name)).getroot()
+            titles = [title.text for title in root.iter('{http://www.w3.org/2000/svg}title')]
+            tool.expect(len(titles) == 3 * 8, f'{name} shows 3 steps of 8 chunks')
+
 
 def refuses(what, *arguments, says, status=1):
     done = tool.run('bench', *arguments)
@@ -49,6 +61,7 @@ refuses('size larger than memory', '--size', '1000T', says=['--size', 'memory', 
 refuses('range larger than memory', *SMALL, '--range', '1000T', says=['--range', 'memory', 'smaller'])
 for number in ('0', '-1', 'x'):
     refuses(f'--in-flight {number}', f'--in-flight={number}', says=['--in-flight'], status=2)
+refuses('timelines into what is no folder', *SMALL, '--timelines', '/dev/null', says=['--timelines', 'folder'])
 refuses('unknown device', '--device', '99', says=['no device 99'])
 refuses('a device twice', '--device', '0,0', says=['twice'])
 refuses('what is no device', '--device', 'x', says=['--device'], status=2)

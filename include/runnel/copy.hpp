@@ -56,7 +56,9 @@ template <class R>
 concept memory_range = requires(R& range) {
   {*std::data(range)};
   { std::size(range) } -> std::convertible_to<std::size_t>;
-};
+}
+// A Kokkos view has data() and size() too, and its elements need not lie side by side: kokkos::copy_async() knows.
+&&!requires(R & range) { range.span_is_contiguous(); };
 template <class R>
 using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 

@@ -144,6 +144,9 @@ TEST(KokkosCopies, ViewsOverBuffers) {
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(host(i), 3 * i + 1);
 }
 
+// The ranges of copy() and fill() lie side by side.
+static_assert(!runnel::detail::memory_range<Host<int*>> && runnel::detail::memory_range<std::vector<int>>);
+
 TEST(KokkosCopies, ConstSource) {
   Stream s;
   const Host<int*> from("from", 8), to("to", 8);

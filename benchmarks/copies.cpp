@@ -35,7 +35,7 @@ void must(int status) {
 /// Median of the repeats, each timed from the call to the end of the stream.
 template <class Copy>
 [[nodiscard]] Times timed(StreamRef stream, std::size_t bytes, Copy copy) {
-  const int repeats = bytes >= (std::size_t{1} << 30) ? 5 : bytes >= (std::size_t{16} << 20) ? 9 : 31;
+  const int repeats = bytes > (std::size_t{1} << 30) ? 3 : bytes == (std::size_t{1} << 30) ? 5 : bytes >= (std::size_t{16} << 20) ? 9 : 31;
   std::vector<Times> runs;
   for (int i = -1; i < repeats; ++i) {
     const auto start = Clock::now();
@@ -71,6 +71,102 @@ void print(std::size_t bytes, const char* direction, const char* memory, Times r
   return false;
 }
 
+[[nodiscard]] double rate_of(std::size_t bytes, Times t) { return static_cast<double>(bytes) / t.total_us / 1e3; }
+
+/// Two streams, in opposite directions and in the same: together, in GB/s.
+void two_at_once(StreamRef stream, std::size_t bytes, unsigned char* there, unsigned char* pinned, unsigned char* pageable,
+                 unsigned char* back) {
+  const Stream other;
+  DeviceBuffer<unsigned char> second(bytes, other);
+  PinnedBuffer<unsigned char> pinned_back(bytes);
+  other.synchronize();
+  const auto two = [&](auto on_other) {
+    return [&, on_other](unsigned char* from, unsigned char* to) {
+      return rate_of(2 * bytes, timed(stream, bytes, [&] {
+                       copy_bytes(stream, there, from, bytes);
+                       on_other(from, to);
+                       stream.wait_stream(other);
+                     }));
+    };
+  };
+  const auto both_ways = two([&](unsigned char*, unsigned char* to) { copy_bytes(other, to, second.data(), bytes); });
+  const auto up_twice = two([&](unsigned char* from, unsigned char*) { copy_bytes(other, second.data(), from, bytes); });
+  std::printf("%8s  both ways at once, together: pinned %.1f GB/s, pageable %.1f GB/s\n", size_text(bytes).c_str(),
+              both_ways(pinned, pinned_back.data()), both_ways(pageable, back));
+  std::printf("%8s  up on two streams, together: pinned %.1f GB/s, pageable %.1f GB/s\n", size_text(bytes).c_str(),
+              up_twice(pinned, pinned_back.data()), up_twice(pageable, back));
+}
+
+/// A staged copy beside work that keeps the device busy (copies within it, which are kernels), each alone and both.
+void beside_device_work(StreamRef stream, unsigned char* there, unsigned char* pageable, std::size_t bytes) {
+  const Stream other;
+  constexpr std::size_t area = std::size_t{512} << 20;
+  DeviceBuffer<unsigned char> a(area, other), b(area, other);
+  other.synchronize();
+  const auto work = [&] {
+    for (int i = 0; i < 64; ++i) copy(other, b, a);
+  };
+  const auto up = [&] { copy_bytes(stream, there, pageable, bytes); };
+  const Times busy = timed(other, bytes, work);
+  const Times alone = timed(stream, bytes, up);
+  const Times both = timed(stream, bytes, [&] {
+    work();
+    up();
+  });
+  other.synchronize();
+  std::printf("%8s  up beside device work of %.1f ms: %.1f GB/s, alone %.1f GB/s\n", size_text(bytes).c_str(), busy.total_us / 1e3,
+              rate_of(bytes, both), rate_of(bytes, alone));
+}
+
+void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
+  constexpr std::size_t count = 4096, size = std::size_t{64} << 10;
+  std::vector<CopyOperation> operations;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = i * size;
+    operations.push_back(copy_operation(DeviceSpan<unsigned char>{there + at, size}, std::span<unsigned char>{pinned + at, size}));
+    operations.back().from_kind = MemoryKind::pinned;
+  }
+  const Times raw = timed(stream, count * size, [&] {
+    for (const CopyOperation& one : operations) must(rt::copy_async(one.to, one.from, one.bytes, rt::copy_default, stream.native()));
+  });
+  const Times own = timed(stream, count * size, [&] { copy_batch(stream, operations); });
+  std::printf("4096 x 64 KiB pinned, up: raw loop %.1f GB/s, held %.2f ms; batch %.1f GB/s, held %.2f ms: %.2f times as fast\n",
+              rate_of(count * size, raw), raw.held_us / 1e3, rate_of(count * size, own), own.held_us / 1e3, raw.total_us / own.total_us);
+}
+
+[[nodiscard]] std::size_t resident_bytes() {
+  std::size_t total = 0, resident = 0;
+  if (std::FILE* const file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%zu %zu", &total, &resident) != 2) resident = 0;
+    std::fclose(file);
+  }
+  return resident << 12;
+}
+
+/// 100,000 times up and down, staged, on streams that come and go: the process must not grow.
+[[nodiscard]] bool steady(StreamRef stream, unsigned char* there, unsigned char* pageable, unsigned char* back) {
+  constexpr std::size_t size = std::size_t{80} << 10;
+  std::size_t before = 0;
+  const auto start = Clock::now();
+  for (int i = 0; i < 100'000; ++i) {
+    if (i == 1000) before = resident_bytes();
+    if (i % 100 == 0) {
+      const Stream passing;
+      copy_bytes(passing, there, pageable, size);
+      passing.synchronize();
+    }
+    copy_bytes(stream, there, pageable, size);
+    copy_bytes(stream, back, there, size);
+    if (i % 16 == 0) stream.synchronize();
+  }
+  stream.synchronize();
+  const std::chrono::duration<double> taken = Clock::now() - start;
+  const std::size_t after = resident_bytes();
+  const double grown = after > before ? static_cast<double>(after - before) / 1024 : 0;
+  std::printf("100,000 round trips of 80 KiB, staged: %.1f us each, grown by %.0f KiB\n", taken.count() * 10, grown);
+  return grown < 1024;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -78,7 +174,7 @@ int main(int argc, char** argv) {
     std::printf("no device: %s\n", Device::why_none().c_str());
     return 77;
   }
-  const std::size_t largest = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024) << 20;  // in MiB
+  const std::size_t largest = std::max<std::size_t>(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024, 256) << 20;  // in MiB
   std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(), staging_options().workers);
   std::printf("%8s  %-6s %-9s %9s %11s %9s %11s %8s\n", "bytes", "", "memory", "raw GB/s", "held, us", "own GB/s", "held, us", "speed-up");
 
@@ -88,9 +184,9 @@ int main(int argc, char** argv) {
   const std::unique_ptr<unsigned char[]> pageable{new unsigned char[largest]};
   const std::unique_ptr<unsigned char[]> back{new unsigned char[largest]};
   std::uint64_t random = 88172645463325252U;
-  for (std::size_t i = 0; i < largest; ++i) {
-    if (i % 8 == 0) random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-    pageable[i] = static_cast<unsigned char>(random >> (i % 8 * 8));
+  for (std::size_t i = 0; i < largest; i += sizeof random) {
+    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+    std::memcpy(pageable.get() + i, &random, sizeof random);
   }
   std::memcpy(pinned.data(), pageable.get(), largest);
   std::memset(back.get(), 0, largest);
@@ -100,7 +196,9 @@ int main(int argc, char** argv) {
     must(rt::copy_async(to, from, bytes, rt::copy_default, stream.native()));
   };
   bool well = true;
-  for (std::size_t bytes = std::size_t{4} << 10; bytes <= largest; bytes *= bytes < (std::size_t{1} << 20) ? 4 : 8) {
+  for (const std::size_t kib : {4, 16, 64, 256, 512, 1 << 10, 8 << 10, 32 << 10, 128 << 10, 1 << 20, 4 << 20}) {
+    const std::size_t bytes = kib << 10;
+    if (bytes > largest) break;
     const DeviceSpan<unsigned char> there{device.data(), bytes};
     const auto both = [&](const char* direction, const char* memory, auto to, auto from) {
       const Times raw = timed(stream, bytes, [&] { raw_copy(to.data(), from.data(), bytes); });
@@ -141,24 +239,9 @@ int main(int argc, char** argv) {
                 held([&] { copy_bytes(stream, back.get(), device.data(), bytes); }));
   }
 
-  // Two at once, in opposite directions on two streams.
-  {
-    const Stream down;
-    DeviceBuffer<unsigned char> second(largest, down);
-    down.synchronize();
-    const auto two = [&](void* up_to, const void* up_from, void* down_to, const void* down_from) {
-      return timed(stream, largest, [&] {
-        copy_bytes(stream, up_to, up_from, largest);
-        copy_bytes(down, down_to, down_from, largest);
-        stream.wait_stream(down);
-      });
-    };
-    PinnedBuffer<unsigned char> pinned_back(largest);
-    const Times fast = two(device.data(), pinned.data(), pinned_back.data(), second.data());
-    const Times staged = two(device.data(), pageable.get(), back.get(), second.data());
-    const auto rate = [&](Times t) { return 2 * static_cast<double>(largest) / t.total_us / 1e3; };
-    std::printf("%8s  both ways at once, together: pinned %.1f GB/s, pageable %.1f GB/s\n", size_text(largest).c_str(), rate(fast),
-                rate(staged));
-  }
+  two_at_once(stream, largest, device.data(), pinned.data(), pageable.get(), back.get());
+  beside_device_work(stream, device.data(), pageable.get(), largest);
+  many_small(stream, device.data(), pinned.data());
+  well = steady(stream, device.data(), pageable.get(), back.get()) && well;
   return well ? 0 : 1;
 }

@@ -78,7 +78,7 @@ void drop(driver::status s) noexcept {
 [[nodiscard]] bool wait_use(native::stream stream, StreamUse use) noexcept {
   if (const HeldStream held{use}) {
     if (!held.is_reachable()) return false;
-    const native::event event = held.record();
+    const native::event event = held.record(InCapture::allowed);
     if (event == nullptr) return false;
     const bool waits = wait_event(stream, event);
     return_event(event, held.device(), {});
@@ -108,17 +108,28 @@ void drop(driver::status s) noexcept {
   return true;
 }
 
+/// Asked twice, since an error of earlier work may come up once. False where nobody knows what still runs there: then memory that may be
+/// in use stays with the runtime.
+[[nodiscard]] bool waited_for_device(int device) noexcept {
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  for (int i = 0; i < 2; ++i) {
+    const driver::status s = driver::device_synchronize();
+    if (s == driver::ok) return true;
+    driver::forget_error(s);
+  }
+  return false;
+}
+
 void free_now(void* pointer, int device, StreamUse own, const StreamUse* others, std::size_t count) noexcept {
   const bool has_pools = has_memory_pools(device);
   if (!has_pools) end_use(own);
   if (!has_pools || !free_on_stream(pointer, device, own, others, count)) {
     // The plain free waits for its own device where the memory came from a plain allocation, for nothing where it came from a pool.
-    for (int i = 0; i < device_count(); ++i) {
-      const ScopedDevice on{i, ScopedDevice::no_throw};
-      if (i == device || count > 0) drop(driver::device_synchronize());
-    }
+    bool passed = true;
+    for (int i = 0; i < device_count(); ++i)
+      if (i == device || count > 0) passed = waited_for_device(i) && passed;
     const ScopedDevice on{device, ScopedDevice::no_throw};
-    drop(driver::free_device(pointer));
+    if (passed) drop(driver::free_device(pointer));
   }
   std::for_each(others, others + count, end_use);
 }

@@ -48,6 +48,8 @@ class Category final : public std::error_category {
         return "device lost";
       case errc::unreadable_source:
         return "unreadable source";
+      case errc::unwritable_destination:
+        return "unwritable destination";
       case errc::pool_exhausted:
         return "pool exhausted";
       case errc::function_failed:

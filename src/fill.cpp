@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/copy.hpp>
 
+#include "capture.hpp"
 #include "memory_ranges.hpp"
 #include "process.hpp"
 #include "scoped_device.hpp"
@@ -97,6 +98,7 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
     const ScopedDevice on{slot.device, operation};
     return require_reached(driver::fill_async(to, number, size, count, slot.handle), to, slot);
   }
+  refuse_in_capture(slot, operation, "elements of this width are filled from memory that does not live as long as a graph");
   // No runtime sets wider elements: seed a few, then double what is there.
   const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / size));
   PinnedBuffer<unsigned char> seed(seeded * size);  // the pool keeps it until the copy has passed

@@ -3,6 +3,7 @@
 
 #include "host_function.hpp"
 
+#include "capture.hpp"
 #include "check.hpp"
 #include "counters.hpp"
 #include "process.hpp"
@@ -104,6 +105,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   function->id = id;
   function->label = host_function_label;
   const StreamDevice on{slot, operation};
+  refuse_in_capture(slot, operation, "the function would run once for each launch of the graph, but it is kept for one run only");
   if (!driver::forgets_host_functions()) {
     check(driver::launch_host_func(slot.handle, run_function, function.get()), operation);
     static_cast<void>(function.release());

@@ -128,7 +128,7 @@ void record(PendingUse& pending) noexcept {
   if (pending.event != nullptr) return;
   const HeldStream stream{pending.use};
   if (!stream || !stream.is_reachable()) return;
-  pending.event = stream.record();
+  pending.event = stream.record(InCapture::never);
   if (pending.event == nullptr) return;
   pending.device = stream.device();
   end_use(pending.use);

@@ -9,26 +9,12 @@
 /// A worker reads the source only after the stream has come to the copy, since earlier work of the stream may write it.
 #pragma once
 
+#include "host_move.hpp"
 #include "stream_slots.hpp"
 
 #include <runnel/copy.hpp>
 
-#include <cstddef>
-
 namespace runnel::inline RUNNEL_ABI::detail {
-
-/// `height` rows of `width` bytes from one side to the other.
-struct Transfer {
-  unsigned char* to;
-  std::size_t to_pitch;
-  const unsigned char* from;
-  std::size_t from_pitch;
-  std::size_t width;
-  std::size_t height;
-};
-
-/// Does it, in the calling thread.
-void move_rows(const Transfer& transfer) noexcept;
 
 enum class Side { to_device, to_host };
 

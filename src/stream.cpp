@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/stream.hpp>
 
+#include "capture.hpp"
 #include "check.hpp"
 #include "counters.hpp"
 #include "device_table.hpp"
@@ -148,11 +149,23 @@ int StreamRef::priority() const {
   return priority;
 }
 
+bool StreamRef::is_capturing() const {
+  constexpr const char* operation = "ask whether a stream is being captured";
+  detail::enter(operation);
+  detail::Slot& slot = detail::live_slot(*this);
+  const detail::StreamDevice on{slot, operation};
+  return detail::is_capturing(slot, operation);
+}
+
 bool StreamRef::query() const {
   constexpr const char* operation = "ask whether a stream has finished";
   detail::enter(operation);
   return detail::poll(detail::live_slot(*this), operation);
 }
+
+namespace {
+constexpr const char* not_in_capture = "the stream is being captured: nothing runs before the graph is launched";
+}  // namespace
 
 void StreamRef::synchronize() const {
   constexpr const char* operation = "wait for a stream";
@@ -160,6 +173,7 @@ void StreamRef::synchronize() const {
   detail::Slot& slot = detail::live_slot(*this);
   {
     const detail::StreamDevice on{slot, operation};
+    detail::refuse_in_capture(slot, operation, not_in_capture);
     detail::check(driver::stream_synchronize(slot.handle), operation);
   }
   detail::deliver_failure(slot);
@@ -169,6 +183,10 @@ bool StreamRef::synchronize_until(std::chrono::steady_clock::time_point deadline
   constexpr const char* operation = "wait for a stream";
   detail::enter(operation);
   detail::Slot& slot = detail::live_slot(*this);
+  {
+    const detail::StreamDevice on{slot, operation};
+    detail::refuse_in_capture(slot, operation, not_in_capture);
+  }
   if (!detail::poll_until(deadline, [&] { return detail::poll(slot, operation); })) return false;
   detail::deliver_failure(slot);
   return true;

@@ -63,15 +63,24 @@ void close(std::uint64_t id, native::event event, int device) noexcept {
   if (event != nullptr) return_event(event, device, {});  // the last use ended meanwhile
 }
 
-[[nodiscard]] native::event record_on(const Slot& slot) noexcept {
+/// In a capture an event would mark a node of the graph, and asking for it would break the capture off.
+[[nodiscard]] bool may_record(const Slot& slot) noexcept {
+  bool capturing = false;
+  const driver::status s = driver::stream_is_capturing(slot.handle, capturing);
+  if (s != driver::ok) driver::forget_error(s);
+  return s == driver::ok && !capturing;
+}
+
+[[nodiscard]] native::event record_on(const Slot& slot, InCapture in_capture) noexcept {
+  std::optional<ScopedDevice> on;
+  if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
+  if (in_capture == InCapture::never && !may_record(slot)) return {};
   native::event event{};
   try {
     event = take_event(slot.device, {}, "mark the end of a stream's use of memory");
   } catch (...) {
     return {};
   }
-  std::optional<ScopedDevice> on;
-  if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
   const driver::status s = driver::event_record(event, slot.handle);
   if (s == driver::ok) return event;
   driver::forget_error(s);
@@ -121,7 +130,7 @@ HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
   slot_ = use.slot;
 }
 
-native::event HeldStream::record() const noexcept { return record_on(*slot_); }
+native::event HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
 
 Remainder remainder_of(StreamUse use) noexcept {
   const std::lock_guard lock{registry().lock};
@@ -157,7 +166,8 @@ void retire_slot(Slot* slot) noexcept {
 
 void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // for a runtime call or two
-  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_on(slot), slot.device);
+  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open)
+    close(id, record_on(slot, InCapture::never), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   destroy_attachments(slot);
   const native::stream handle = slot.handle;

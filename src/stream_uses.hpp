@@ -23,6 +23,10 @@ struct StreamUse {
 [[nodiscard]] bool begin_use(StreamUse use) noexcept;
 void end_use(StreamUse use) noexcept;
 
+/// Whether an event may be recorded on a stream that is being captured: only one that nobody asks about, other streams of the capture
+/// apart.
+enum class InCapture { never, allowed };
+
 /// Keeps a stream's handle from being destroyed, by whichever thread, during some runtime calls.
 class HeldStream {
  public:
@@ -42,7 +46,7 @@ class HeldStream {
   [[nodiscard]] int device() const noexcept { return slot_->device; }
   [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
   /// An event of the pool that marks all its work so far; null where there was none to get or it could not be recorded.
-  [[nodiscard]] native::event record() const noexcept;
+  [[nodiscard]] native::event record(InCapture in_capture) const noexcept;
 
  private:
   Slot* slot_;

@@ -74,6 +74,12 @@ inline constexpr auto stream_synchronize = &cudaStreamSynchronize;
 inline constexpr auto stream_get_priority = &cudaStreamGetPriority;
 inline constexpr auto stream_get_flags = &cudaStreamGetFlags;
 inline constexpr auto stream_get_device = cuda_stream_device;
+inline error stream_is_capturing(native::stream stream, bool* capturing) noexcept {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const error e = cudaStreamIsCapturing(stream, &capture);
+  *capturing = capture != cudaStreamCaptureStatusNone;
+  return e;
+}
 inline constexpr auto stream_wait_event = &cudaStreamWaitEvent;
 inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
 inline constexpr bool values_in_pinned_memory = true;

@@ -32,6 +32,8 @@ status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
 
 status stream_device(native::stream stream, int& device) noexcept { return rt::stream_get_device(stream, &device); }
 
+status stream_is_capturing(native::stream stream, bool& capturing) noexcept { return rt::stream_is_capturing(stream, &capturing); }
+
 status stream_wait_event(native::stream stream, native::event event) noexcept { return rt::stream_wait_event(stream, event, 0); }
 
 void name_stream(native::stream stream, const char* name) noexcept { rt::name_stream(stream, name); }

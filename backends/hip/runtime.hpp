@@ -112,6 +112,18 @@ inline error stream_get_device(native::stream stream, int* device) noexcept {
   return *device < 0 ? hipErrorInvalidHandle : hipSuccess;
 #endif
 }
+inline error stream_is_capturing(native::stream stream, bool* capturing) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // 5.2's header has no wrapper
+  const error e = hipCUDAErrorTohipError(cudaStreamIsCapturing(stream, &capture));
+  *capturing = capture != cudaStreamCaptureStatusNone;
+#else
+  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+  const error e = hipStreamIsCapturing(stream, &capture);
+  *capturing = capture != hipStreamCaptureStatusNone;
+#endif
+  return e;
+}
 inline constexpr auto stream_wait_event = &hipStreamWaitEvent;
 #ifdef __HIP_PLATFORM_NVIDIA__
 // The header declares hipLaunchHostFunc under nvcc only (5.2 to 5.7).

@@ -10,7 +10,7 @@ struct Row {
   const char* name;
   const char* text;
 };
-constexpr std::array<Row, 17> rows{{
+constexpr std::array<Row, 18> rows{{
     {"host::no_device", "there is no device"},
     {"host::invalid_device", "there is no such device"},
     {"host::invalid_argument", "an argument is not valid"},
@@ -25,6 +25,7 @@ constexpr std::array<Row, 17> rows{{
     {"host::driver_too_old", "the driver is too old"},
     {"host::device_lost", "the device was lost"},
     {"host::unreadable_source", "the source cannot be read"},
+    {"host::unwritable_destination", "the destination cannot be written"},
     {"host::pool_exhausted", "the pool is exhausted"},
     {"host::function_failed", "a function failed"},
     {"host::unknown", "unknown error"},

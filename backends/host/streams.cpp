@@ -146,6 +146,12 @@ status stream_device(native::stream stream, int& device) noexcept {
   });
 }
 
+// There are no captures here.
+status stream_is_capturing(native::stream, bool& capturing) noexcept {
+  capturing = false;
+  return ok;
+}
+
 // Not needed here: a host stream copies from any memory by itself.
 status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
 status stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }

@@ -10,23 +10,24 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// What went wrong, in the same words on every backend.
 enum class errc {
-  no_device = 1,      ///< no device, or no driver for it
-  invalid_device,     ///< no device has this ordinal
-  invalid_argument,   ///< refused before anything was enqueued
-  invalid_handle,     ///< a moved-from object, or a view of something that was destroyed
-  out_of_memory,      ///< also thrown as `std::bad_alloc`
-  not_permitted,      ///< not allowed here: inside a host function, or while the process exits
-  not_supported,      ///< this device, runtime or backend cannot do it
-  not_ready,          ///< asked for a result that is not there yet
-  forked,             ///< a forked child used a runtime that its parent had started
-  capture,            ///< the stream is being captured and this cannot be captured
-  peer_access,        ///< the devices cannot reach each other's memory this way
-  driver_too_old,     ///< the installed driver is older than the runtime needs
-  device_lost,        ///< the device failed; every later call on it fails too
-  unreadable_source,  ///< the bytes to copy could not be read
-  pool_exhausted,     ///< a pool reached its limit
-  function_failed,    ///< a function of yours threw; see `OverlapError`
-  unknown             ///< the runtime gave a number that nobody knows
+  no_device = 1,           ///< no device, or no driver for it
+  invalid_device,          ///< no device has this ordinal
+  invalid_argument,        ///< refused before anything was enqueued
+  invalid_handle,          ///< a moved-from object, or a view of something that was destroyed
+  out_of_memory,           ///< also thrown as `std::bad_alloc`
+  not_permitted,           ///< not allowed here: inside a host function, or while the process exits
+  not_supported,           ///< this device, runtime or backend cannot do it
+  not_ready,               ///< asked for a result that is not there yet
+  forked,                  ///< a forked child used a runtime that its parent had started
+  capture,                 ///< the stream is being captured and this cannot be captured
+  peer_access,             ///< the devices cannot reach each other's memory this way
+  driver_too_old,          ///< the installed driver is older than the runtime needs
+  device_lost,             ///< the device failed; every later call on it fails too
+  unreadable_source,       ///< the bytes to copy could not be read
+  unwritable_destination,  ///< the bytes to copy could not be written
+  pool_exhausted,          ///< a pool reached its limit
+  function_failed,         ///< a function of yours threw; see `OverlapError`
+  unknown                  ///< the runtime gave a number that nobody knows
 };
 
 /// The category of `errc`, named "runnel".

@@ -78,6 +78,8 @@ class StreamRef {
   /// The name it was made with; "" if none.
   [[nodiscard]] const char* name() const { return live().name; }
 
+  /// Whether what is submitted goes into a graph instead of being done (a capture begun by the runtime's own functions).
+  [[nodiscard]] bool is_capturing() const;
   /// True when everything submitted so far has finished, the running task included. An error of earlier work is thrown.
   [[nodiscard]] bool query() const;
   /// Waits until everything submitted so far has finished; then throws the first exception that a host function left, once.

@@ -81,8 +81,9 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
       for (std::size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
     };
   }
+  if (stream->capturing()) blocks = false;
   const Range source = from.range();
-  if (!blocks) poison(to, &source);
+  if (!blocks && !stream->capturing()) poison(to, &source);
   engine().submit(*stream, operation);
   if (blocks) engine().wait(lock, operation);
   return vendor::ok;
@@ -104,7 +105,7 @@ int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle hand
       for (std::size_t j = 0; j < to.width; j += value.size()) std::memcpy(to.row(i) + j, value.data(), value.size());
     }
   };
-  poison(to, nullptr);
+  if (!stream->capturing()) poison(to, nullptr);
   engine().submit(*stream, std::move(operation));
   return vendor::ok;
 }

@@ -24,7 +24,23 @@ Engine::Engine()
       patience_{settings().patience_ms},
       random_{static_cast<std::mt19937::result_type>(settings().seed)} {}
 
+Engine::Channel* Engine::enter_channel(const Stream& stream) {
+  const Settings& s = settings();
+  if (s.channels == 0) return nullptr;
+  Channel& channel = channels_[{stream.device, stream.id % s.channels}];
+  Lock lock{mutex, std::adopt_lock};
+  demand(channel.pending >= s.channel_depth ? channel.last : nullptr);
+  done.wait(lock, [&] { return channel.pending < s.channel_depth; });
+  static_cast<void>(lock.release());
+  return &channel;
+}
+
 void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& also) {
+  if (stream.capturing()) {
+    ++stream.capture->nodes;
+    return;
+  }
+  Channel* const channel = enter_channel(stream);
   operation->number = next_number_++;
   operation->device = stream.device;
   operation->due = Clock::now();
@@ -47,6 +63,12 @@ void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& 
   } else if (stream.kind == StreamKind::blocking) {
     after(order.legacy);
     order.blocking[stream.id] = operation;
+  }
+  if (channel != nullptr) {
+    if (channel->last != stream.last && channel->last != also) after(channel->last);
+    channel->last = operation;
+    operation->counted = &channel->pending;
+    ++channel->pending;
   }
   stream.last = operation;
   operation->unmet = operation->before.size();
@@ -175,6 +197,7 @@ void Engine::work() {
 
 void Engine::complete(Operation& operation) {
   operation.done = true;
+  if (operation.counted != nullptr) --*operation.counted;
   operation.finished = Clock::now();
   operation.before.clear();
   for (OperationPtr& later : operation.after) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace standin {
@@ -35,6 +36,7 @@ struct Operation {
   std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand can be passed on
   std::vector<std::shared_ptr<Operation>> after;
   std::size_t unmet = 0;
+  std::size_t* counted = nullptr;  // in its channel
   bool demanded = false;
   bool begun = false;
   bool done = false;
@@ -45,12 +47,24 @@ using OperationPtr = std::shared_ptr<Operation>;
 
 enum class StreamKind { blocking, independent, legacy };
 
+/// From a stream's begin to its end of capture: what is submitted to it, and to streams that join by an event, is counted, not run.
+struct Capture {
+  std::uint64_t origin = 0;  // the stream's id
+  std::size_t nodes = 0;
+  bool broken = false;
+  bool ended = false;
+};
+using CapturePtr = std::shared_ptr<Capture>;
+
 struct Stream {
   std::uint64_t id = 0;
   int device = 0;
   int priority = 0;
   StreamKind kind = StreamKind::independent;
   OperationPtr last;
+  CapturePtr capture;  // the last one that it was part of
+
+  [[nodiscard]] bool capturing() const { return capture != nullptr && !capture->ended; }
 };
 using StreamPtr = std::shared_ptr<Stream>;
 
@@ -69,7 +83,8 @@ class Engine {
   std::condition_variable done;
 
   // All with the mutex held
-  /// Orders the operation after the stream's last one, `also`, and what the legacy default stream demands.
+  /// Orders the operation after the stream's last one, `also`, what the legacy default stream demands, and the last one of the channel;
+  /// holds the caller, with the mutex open, while the channel is full.
   void submit(Stream& stream, OperationPtr operation, const OperationPtr& also = nullptr);
   /// Asks for an operation and all that it depends on, without waiting.
   void demand(const OperationPtr& operation);
@@ -89,6 +104,13 @@ class Engine {
     std::map<std::uint64_t, OperationPtr> blocking;  // the last operation of each blocking stream, also of destroyed ones
   };
 
+  /// One of a device's channels, where those are limited: its operations run one after the other, whichever stream they are of.
+  struct Channel {
+    OperationPtr last;
+    std::size_t pending = 0;
+  };
+
+  [[nodiscard]] Channel* enter_channel(const Stream& stream);
   void work();
   void wake();
   [[nodiscard]] bool runnable(const Operation& operation, Clock::time_point now) const;
@@ -102,6 +124,7 @@ class Engine {
   std::vector<OperationPtr> ready_;
   std::map<std::uint64_t, OperationPtr> pending_;
   std::map<int, DeviceOrder> order_;
+  std::map<std::pair<int, std::uint64_t>, Channel> channels_;  // by device and number
   std::uint64_t next_number_ = 1;
   int idle_ = 0;
 };

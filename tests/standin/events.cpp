@@ -38,6 +38,7 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
       ++state().misuse.wrong_device;
       return vendor::invalid_handle;
     }
+    event->capture = stream->capturing() ? stream->capture : nullptr;
     event->record = std::make_shared<Operation>();
     engine().submit(*stream, event->record);
     return vendor::ok;
@@ -48,6 +49,7 @@ vendor::Error API(EventQuery)(vendor::EventHandle handle) {
   return call([&](Lock&) {
     const auto event = state().event(handle);
     if (event == nullptr) return vendor::invalid_handle;
+    if (event->capture != nullptr) return break_capture(*event->capture, vendor::captured_event);
     engine().demand(event->record);
     return event->record == nullptr || event->record->done ? vendor::ok : vendor::not_ready;
   });
@@ -57,6 +59,7 @@ vendor::Error API(EventSynchronize)(vendor::EventHandle handle) {
   return call([&](Lock& lock) {
     const auto event = state().event(handle);
     if (event == nullptr) return vendor::invalid_handle;
+    if (event->capture != nullptr) return break_capture(*event->capture, vendor::captured_event);
     engine().wait(lock, OperationPtr{event->record});
     return vendor::ok;
   });

@@ -29,7 +29,9 @@ struct Settings {
   int devices;
   int least_priority;
   int greatest_priority;
-  std::size_t memory;  // of each device, and of pinned memory as a whole
+  std::size_t memory;    // of each device, and of pinned memory as a whole
+  std::size_t channels;  // 0: one for each stream
+  std::size_t channel_depth;
   bool pools;
   bool peers;
   bool memory_operations;

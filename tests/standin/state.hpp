@@ -53,6 +53,7 @@ struct Event {
   int device = 0;
   bool timed = false;
   OperationPtr record;  // null: never recorded
+  CapturePtr capture;   // null: recorded outside of one
 };
 
 enum class Memory { pageable, pinned, device, managed, freed };
@@ -93,6 +94,7 @@ struct State {
   Misuse misuse;
   std::set<std::pair<int, int>> peers;
   std::map<int, StreamPtr> legacy;
+  std::vector<CapturePtr> captures;
   std::uint64_t next_stream_id = 1;
   long calls = 0;
   bool sticky = false;
@@ -106,6 +108,12 @@ struct State {
   std::shared_ptr<Event> event(vendor::EventHandle handle);
 };
 State& state();
+
+/// The call that does this to a capture returns the code.
+inline vendor::Code break_capture(Capture& capture, vendor::Code code) {
+  capture.broken = true;
+  return code;
+}
 
 /// The calling thread's.
 struct ThreadState {

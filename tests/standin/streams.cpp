@@ -60,6 +60,7 @@ vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
       for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().demand(last);
       return engine().legacy_is_idle(stream->device) ? vendor::ok : vendor::not_ready;
     }
+    if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_unsupported);
     engine().demand(stream->last);
     return stream->last == nullptr || stream->last->done ? vendor::ok : vendor::not_ready;
   });
@@ -72,6 +73,7 @@ vendor::Error API(StreamSynchronize)(vendor::StreamHandle handle) {
     if (stream->kind == StreamKind::legacy) {
       for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().wait(lock, last);
     } else {
+      if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_unsupported);
       engine().wait(lock, OperationPtr{stream->last});
     }
     return vendor::ok;
@@ -97,12 +99,60 @@ vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* fla
   });
 }
 
+vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::CaptureStatus* status) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    *status = !stream->capturing()      ? API(StreamCaptureStatusNone)
+              : stream->capture->broken ? API(StreamCaptureStatusInvalidated)
+                                        : API(StreamCaptureStatusActive);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    if (stream->kind == StreamKind::legacy) return vendor::capture_unsupported;
+    if (stream->capturing()) return vendor::invalid_value;
+    stream->capture = std::make_shared<Capture>(Capture{stream->id});
+    state().captures.push_back(stream->capture);
+    return vendor::ok;
+  });
+}
+
+// The graph is its number of nodes and one: nothing here runs it.
+vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    *graph = nullptr;
+    if (!stream->capturing() || stream->capture->origin != stream->id) return vendor::capture_unmatched;
+    Capture& capture = *stream->capture;
+    capture.ended = true;
+    if (capture.broken) return vendor::capture_invalidated;
+    *graph = reinterpret_cast<vendor::Graph>(capture.nodes + 1);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphDestroy)(vendor::Graph) {
+  return call(Call::releases, [&](Lock&) { return vendor::ok; });
+}
+
 vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event, unsigned int flags) {
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     const auto found = state().event(event);
     if (stream == nullptr || found == nullptr) return vendor::invalid_handle;
     if (flags != 0) return vendor::invalid_value;
+    if (found->capture != nullptr && !found->capture->ended) {
+      if (stream->capturing() && stream->capture != found->capture) return vendor::capture_merge;
+      stream->capture = found->capture;
+      return vendor::ok;
+    }
+    if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_isolation);
     if (found->record != nullptr) engine().submit(*stream, std::make_shared<Operation>(), found->record);
     return vendor::ok;
   });

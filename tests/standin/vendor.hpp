@@ -18,6 +18,9 @@ using Error = API(Error_t);
 using StreamHandle = API(Stream_t);
 using EventHandle = API(Event_t);
 using CopyKind = API(MemcpyKind);
+using CaptureStatus = API(StreamCaptureStatus);
+using CaptureMode = API(StreamCaptureMode);
+using Graph = API(Graph_t);
 using MemoryPool = API(MemPool_t);
 using MemoryAccess = API(MemAccessDesc);
 
@@ -56,6 +59,12 @@ enum Code : int {
   host_memory_not_registered = 713,
   not_permitted = 800,
   not_supported = 801,
+  capture_unsupported = 900,
+  capture_invalidated = 901,
+  capture_merge = 902,
+  capture_unmatched = 903,
+  capture_isolation = 905,
+  captured_event = 907,
 };
 
 }  // namespace standin::vendor

@@ -126,7 +126,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const std::string_view during = what;
   const bool looks_around = during.find("PinnedBuffer") != during.npos || during == "trim_pinned" || during == "fill, 12 bytes";
   const bool is_look = looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") || ends_with(call, "EventRecord") ||
-                                        ends_with(call, "EventCreateWithFlags"));
+                                        ends_with(call, "EventCreateWithFlags") || ends_with(call, "StreamIsCapturing"));
   const bool is_full = fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc"));
   const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // asked for its side effect
   const bool harmless = is_first_use || is_look || is_full    // no memory: asked again once what is kept for later is freed

@@ -65,6 +65,8 @@ enum class Attribute {
 [[nodiscard]] status stream_priority(native::stream, int& priority) noexcept;
 [[nodiscard]] status stream_is_blocking(native::stream, bool& blocking) noexcept;
 [[nodiscard]] status stream_device(native::stream, int& device) noexcept;
+/// Whether what is submitted goes into a graph instead of being done. Leaves the capture as it is, also where that is broken already.
+[[nodiscard]] status stream_is_capturing(native::stream, bool& capturing) noexcept;
 [[nodiscard]] status stream_wait_event(native::stream, native::event) noexcept;
 /// Calls `function(data)` once, after earlier work and before later work.
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// A capture that the runtime's own functions began: what may go on inside, what is refused and leaves it usable. Cases 180, 181, 184, 188.
+#include <runnel/runnel.hpp>
+
+#ifdef RUNNEL_BACKEND_CUDA
+#include <cuda_runtime_api.h>
+#define API(name) cuda##name
+#else
+#include <hip/hip_runtime_api.h>
+#define API(name) hip##name
+#endif
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <system_error>
+#include <vector>
+
+namespace {
+using namespace runnel;
+
+/// By name: a stand-in has the vendor's symbol versions only of what the library itself imports.
+#define TEXT_OF(name) #name
+#define NAME_OF(name) TEXT_OF(name)
+#define CALL(name) reinterpret_cast<decltype(&API(name))>(dlsym(RTLD_DEFAULT, NAME_OF(API(name))))
+
+template <class F>
+std::error_code code_of(F&& f) {
+  try {
+    static_cast<void>(f());
+    return {};
+  } catch (const Error& error) {
+    return error.code();
+  }
+}
+
+class Capture : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count() == 0) GTEST_SKIP() << Device::why_none();
+    stream_.emplace();
+  }
+  void TearDown() override {
+    if (stream_) {
+      EXPECT_FALSE(stream_->is_capturing());
+    }
+    EXPECT_EQ(API(GetLastError)(), API(Success));
+  }
+  [[nodiscard]] const Stream& stream() const { return *stream_; }
+  void begin() const { ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), API(StreamCaptureModeThreadLocal)), API(Success)); }
+  /// What was captured must have stayed whole.
+  void end() const {
+    API(Graph_t) graph{};
+    ASSERT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(Success));
+    EXPECT_EQ(CALL(GraphDestroy)(graph), API(Success));
+    EXPECT_FALSE(stream().is_capturing());
+  }
+
+ private:
+  std::optional<Stream> stream_;
+};
+
+TEST_F(Capture, C180_IsCapturingIsTrueInsideAndFalseOutside) {
+  EXPECT_FALSE(stream().is_capturing());
+  begin();
+  EXPECT_TRUE(stream().is_capturing());
+  end();
+}
+
+TEST_F(Capture, C181_EventsCarryTheCaptureToOtherStreams) {
+  const Stream other;
+  begin();
+  other.wait_stream(stream());
+  EXPECT_TRUE(other.is_capturing());
+  Event event;
+  other.record_event(event);
+  stream().wait_event(event);
+  end();
+  EXPECT_FALSE(other.is_capturing());
+  other.synchronize();
+  other.record_event(event);  // the same event, outside
+  event.synchronize();
+}
+
+TEST_F(Capture, C184_WaitingForACapturingStreamIsRefusedAndLeavesTheCaptureWhole) {
+  using namespace std::chrono_literals;
+  begin();
+  EXPECT_EQ(code_of([&] {
+              stream().synchronize();
+              return 0;
+            }),
+            errc::capture);
+  EXPECT_EQ(code_of([&] { return stream().synchronize_for(1ms); }), errc::capture);
+  end();
+  stream().synchronize();
+}
+
+TEST_F(Capture, C165_FunctionsThatRunOnceAreRefused) {
+  begin();
+  bool ran = false;
+  EXPECT_EQ(code_of([&] {
+              stream().launch_host_func([&] { ran = true; });
+              return 0;
+            }),
+            errc::capture);
+  end();
+  stream().synchronize();
+  EXPECT_FALSE(ran);
+  stream().launch_host_func([&] { ran = true; });
+  stream().synchronize();
+  EXPECT_TRUE(ran);
+}
+
+TEST_F(Capture, CopiesOfPinnedMemoryAreCapturedAndOrdinaryMemoryIsRefused) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  DeviceBuffer<unsigned char> there{size, stream()};
+  std::vector<unsigned char> ordinary(size, 1);
+  PinnedBuffer<unsigned char> pinned{size};
+  std::memset(pinned.data(), 2, size);
+  fill(stream(), there, 9);
+  stream().synchronize();
+  begin();
+  EXPECT_EQ(copy(stream(), there, pinned), CopyResult::direct);
+  EXPECT_EQ(code_of([&] { return copy(stream(), there, ordinary); }), errc::capture);
+  EXPECT_EQ(code_of([&] { return copy(stream(), ordinary, there); }), errc::capture);
+  EXPECT_EQ(copy(stream(), pinned, there), CopyResult::direct);
+  end();
+  EXPECT_EQ(pinned[0], 2);
+  copy(stream(), ordinary, there);  // nothing of the capture has run
+  stream().synchronize();
+  EXPECT_EQ(ordinary[size - 1], 9);
+}
+
+// A query costs as much as a small copy's call may cost more than the runtime's, so nobody asks before it: these are refused by name too,
+// but the capture is over, as with the runtime's own calls.
+TEST_F(Capture, C185_QueriesAndSmallCopiesOfOrdinaryMemoryAreRefusedAndEndTheCapture) {
+  DeviceBuffer<int> there{10, stream()};
+  const std::vector<int> ordinary(10);
+  stream().synchronize();
+  for (const bool asks : {true, false}) {
+    begin();
+    EXPECT_EQ(code_of([&] { return asks ? stream().query() : copy(stream(), there, ordinary) == CopyResult::nothing; }), errc::capture);
+    API(Graph_t) graph{};
+    EXPECT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(ErrorStreamCaptureInvalidated));
+    EXPECT_EQ(API(GetLastError)(), API(ErrorStreamCaptureInvalidated));
+    EXPECT_FALSE(stream().is_capturing());
+  }
+  copy(stream(), there, ordinary);
+  stream().synchronize();
+}
+
+TEST_F(Capture, C188_ThePinnedPoolAsksNothingOfACapture) {
+  trim_pinned();
+  const std::size_t before = pinned_statistics().cached_blocks;
+  constexpr std::size_t size = std::size_t{3} << 20;
+  { const PinnedBuffer<unsigned char> cached[2] = {PinnedBuffer<unsigned char>{size}, PinnedBuffer<unsigned char>{size}}; }
+  DeviceBuffer<unsigned char> there{size, stream()};
+  stream().synchronize();
+  begin();
+  const void* first = nullptr;
+  {
+    const PinnedBuffer<unsigned char> block{size};
+    first = block.data();
+    copy(stream(), there, block);
+  }
+  {
+    const PinnedBuffer<unsigned char> another{size};  // the pool looks through what was given back
+    EXPECT_NE(another.data(), first) << "handed out while the capture may still use it";
+  }
+  trim_pinned();
+  EXPECT_TRUE(stream().is_capturing());
+  end();
+  stream().synchronize();
+  trim_pinned();  // now an event is recorded
+  stream().synchronize();
+  trim_pinned();
+  EXPECT_EQ(pinned_statistics().cached_blocks, before) << "kept back although the capture is over";
+}
+
+TEST_F(Capture, AStreamThatEndsInACaptureLeavesNothingToAsk) {
+  constexpr std::size_t size = std::size_t{5} << 20;
+  { const PinnedBuffer<unsigned char> cached{size}; }
+  DeviceBuffer<unsigned char> there{size, stream()};
+  stream().synchronize();
+  begin();
+  {
+    PinnedBuffer<unsigned char> block{size};
+    Stream other;
+    other.wait_stream(stream());
+    copy(other, there, block);
+    stream().wait_stream(other);
+  }
+  trim_pinned();
+  EXPECT_TRUE(stream().is_capturing());
+  end();
+}
+
+}  // namespace

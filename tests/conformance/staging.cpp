@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of ordinary memory: many at once, more than there are channels to the device, and from memory of every sort.
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <span>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Staging = Conformance;
+using StagingTwo = TwoDevices;
+using Bytes = std::vector<unsigned char>;
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+/// Random bytes, the same in every run, from which others are taken.
+const Bytes& noise() {
+  static const Bytes bytes = [] {
+    std::mt19937_64 random{1};
+    Bytes made(8 * mib);
+    for (std::size_t i = 0; i < made.size(); i += 8) {
+      const std::uint64_t next = random();
+      std::memcpy(made.data() + i, &next, 8);
+    }
+    return made;
+  }();
+  return bytes;
+}
+
+/// Carries rows up on one stream and down on another, and looks at every byte, those between the rows too.
+class RoundTrip {
+ public:
+  static constexpr std::size_t largest = 6 * mib;
+  explicit RoundTrip(StreamRef stream) : there_(largest, stream) {}
+
+  void enqueue(StreamRef up, StreamRef down, std::mt19937& random) {
+    const auto upto = [&](std::size_t most) { return 1 + random() % most; };
+    const bool flat = random() % 2 == 0;
+    const std::size_t size = upto(random() % 8 == 0 ? largest : random() % 2 == 0 ? mib : 100'000);
+    width_ = flat ? size : upto(std::min<std::size_t>(size, 20'000));
+    height_ = flat ? 1 : std::max<std::size_t>(1, size / (width_ + 64));
+    from_pitch_ = width_ + (flat ? 0 : random() % 64);
+    to_pitch_ = width_ + (flat ? 0 : random() % 64);
+    source_ = noise().data() + random() % mib;
+    std::memset(back_.data(), 0xEE, to_pitch_ * height_);
+    copy_2d(up, there_.data(), width_, source_, from_pitch_, width_, height_, Pageable::stage);
+    down.wait_stream(up);
+    copy_2d(down, back_.data(), to_pitch_, there_.data(), width_, width_, height_, Pageable::stage);
+    up.wait_stream(down);
+  }
+  [[nodiscard]] bool arrived() const {
+    for (std::size_t row = 0; row < height_; ++row) {
+      const unsigned char* const begin = back_.data() + row * to_pitch_;
+      if (std::memcmp(begin, source_ + row * from_pitch_, width_) != 0) return false;
+      if (row + 1 < height_ && std::any_of(begin + width_, begin + to_pitch_, [](unsigned char byte) { return byte != 0xEE; }))
+        return false;
+    }
+    return true;
+  }
+
+ private:
+  DeviceBuffer<unsigned char> there_;
+  Bytes back_ = Bytes(largest);
+  const unsigned char* source_ = nullptr;
+  std::size_t width_ = 0, height_ = 0, from_pitch_ = 0, to_pitch_ = 0;
+};
+
+TEST_F(Staging, SixteenThreadsOn32StreamsKeepEveryByte) {
+  const int rounds = long_tests() ? 200 : 12;
+  std::vector<Stream> streams(32);
+  std::vector<std::unique_ptr<RoundTrip>> trips;
+  for (int i = 0; i < 16; ++i) trips.push_back(std::make_unique<RoundTrip>(streams[0]));
+  streams[0].synchronize();
+  on_threads(16, [&](int i) {
+    std::mt19937 random{static_cast<std::uint32_t>(i)};
+    RoundTrip& trip = *trips[static_cast<std::size_t>(i)];
+    for (int round = 0; round < rounds && !HasFailure(); ++round) {
+      const Stream& up = streams[random() % 32];
+      trip.enqueue(up, streams[random() % 32], random);
+      ASSERT_TRUE(up.synchronize_for(2 * patience)) << "thread " << i << ", round " << round;
+      ASSERT_TRUE(trip.arrived()) << "thread " << i << ", round " << round;
+    }
+  });
+}
+
+/// A stream with a staged copy up and one down.
+struct Line {
+  explicit Line(std::size_t bytes) : size{bytes}, there{bytes, stream}, back(bytes) {}
+  void enqueue() {
+    copy_bytes(stream, there.data(), noise().data(), size, Pageable::stage);
+    copy_bytes(stream, back.data(), there.data(), size, Pageable::stage);
+  }
+  void expect_arrived() {
+    ASSERT_TRUE(stream.synchronize_for(2 * patience)) << "a stream waits for what stands behind it";
+    ASSERT_EQ(std::memcmp(back.data(), noise().data(), size), 0);
+  }
+  std::size_t size;
+  Stream stream;
+  DeviceBuffer<unsigned char> there;
+  Bytes back;
+};
+
+std::vector<std::unique_ptr<Line>> lines(std::size_t count, std::size_t bytes) {
+  std::vector<std::unique_ptr<Line>> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back(std::make_unique<Line>(bytes));
+  for (const auto& line : all) line->stream.synchronize();
+  return all;
+}
+
+// Nothing that a stream waits for may stand behind another stream's wait, whichever streams share a channel.
+TEST_F(Staging, MoreWaitingStreamsThanChannels) {
+  const auto all = lines(40, 700 * 1024);
+  Stream held;
+  Gate gate;
+  gate.close_on(held);
+  const Event opened = held.record_event();
+  for (const auto& line : all) line->stream.wait_event(opened);
+  for (const auto& line : all) line->enqueue();
+  EXPECT_FALSE(gate.is_open());
+  EXPECT_FALSE(all.back()->stream.query());
+  gate.open();
+  for (const auto& line : all) line->expect_arrived();
+}
+
+TEST_F(Staging, ThreadsThatFillAllChannelsGetOn) {
+  constexpr std::size_t threads = 8, each = 4;
+  const int rounds = long_tests() ? 20 : 2;
+  const auto all = lines(threads * each, 5 * mib);
+  on_threads(threads, [&](int i) {
+    for (int round = 0; round < rounds; ++round)
+      for (std::size_t k = 0; k < each; ++k) all[static_cast<std::size_t>(i) * each + k]->enqueue();
+  });
+  for (const auto& line : all) line->expect_arrived();
+}
+
+/// Memory of the system, as a program may pass it in.
+class Mapping {
+ public:
+  Mapping(std::size_t bytes, int protection, int flags, int file = -1)
+      : bytes_{bytes}, begin_{mmap(nullptr, bytes, protection, flags, file, 0)} {}
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (*this) munmap(begin_, bytes_);
+  }
+  [[nodiscard]] explicit operator bool() const { return begin_ != MAP_FAILED; }
+  [[nodiscard]] unsigned char* data() const { return static_cast<unsigned char*>(begin_); }
+  [[nodiscard]] std::span<unsigned char> span() const { return {data(), bytes_}; }
+
+ private:
+  std::size_t bytes_;
+  void* begin_;
+};
+
+/// A file without a name, with random bytes.
+class File {
+ public:
+  explicit File(std::size_t bytes) : file_{std::tmpfile()} {
+    EXPECT_EQ(std::fwrite(noise().data(), 1, bytes, file_), bytes);
+    EXPECT_EQ(std::fflush(file_), 0);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { std::fclose(file_); }
+  [[nodiscard]] int number() const { return fileno(file_); }
+
+ private:
+  std::FILE* file_;
+};
+
+constexpr std::size_t size = 3 * mib + 5;
+
+void expect_carried_up(std::span<const unsigned char> source) {
+  const Bytes expected(source.begin(), source.end());
+  Stream stream;
+  DeviceBuffer<unsigned char> there{source.size(), stream};
+  Bytes back(source.size());
+  EXPECT_NE(copy(stream, there, source, Pageable::stage), CopyResult::blocked);
+  copy(stream, back, there, Pageable::stage);
+  stream.synchronize();
+  EXPECT_TRUE(back == expected);
+}
+
+void expect_carried_down(std::span<unsigned char> destination) {
+  std::memset(destination.data(), 0, destination.size());
+  Stream stream;
+  DeviceBuffer<unsigned char> there{destination.size(), stream};
+  copy_bytes(stream, there.data(), noise().data(), destination.size(), Pageable::stage);
+  EXPECT_NE(copy(stream, destination, there, Pageable::stage), CopyResult::blocked);
+  stream.synchronize();
+  EXPECT_EQ(std::memcmp(destination.data(), noise().data(), destination.size()), 0);
+}
+
+TEST_F(Staging, StackMemory) {
+  on_thread([] {
+    std::array<unsigned char, 300'000> block;
+    std::memcpy(block.data(), noise().data() + 7, block.size());
+    for (const std::size_t bytes : {std::size_t{100}, block.size()}) {
+      expect_carried_up(std::span{block}.first(bytes));
+      expect_carried_down(std::span{block}.first(bytes));
+    }
+  });
+}
+
+TEST_F(Staging, MappedFiles) {
+  const File file{size};
+  const Mapping shared{size, PROT_READ | PROT_WRITE, MAP_SHARED, file.number()};
+  const Mapping own{size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.number()};
+  const Mapping read_only{size, PROT_READ, MAP_PRIVATE, file.number()};
+  ASSERT_TRUE(shared && own && read_only);
+  for (const Mapping* const mapping : {&shared, &own, &read_only}) {
+    expect_carried_up(mapping->span());
+    expect_carried_up(mapping->span().subspan(4097, 3000));
+  }
+  expect_carried_down(own.span());
+  expect_carried_down(shared.span());
+  Bytes read(size);
+  EXPECT_EQ(pread(file.number(), read.data(), size, 0), static_cast<ssize_t>(size));
+  EXPECT_EQ(std::memcmp(read.data(), noise().data(), size), 0);
+}
+
+TEST_F(Staging, ReadOnlyPages) {
+  const Mapping pages{size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
+  ASSERT_TRUE(pages);
+  std::memcpy(pages.data(), noise().data(), size);
+  ASSERT_EQ(mprotect(pages.data(), size, PROT_READ), 0);
+  expect_carried_up(pages.span());
+}
+
+TEST_F(Staging, HugePages) {
+  const Mapping pages{8 * mib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
+  ASSERT_TRUE(pages);
+  madvise(pages.data(), 8 * mib, MADV_HUGEPAGE);  // a wish
+  expect_carried_down(pages.span().subspan(11, 7 * mib));
+  expect_carried_up(pages.span().subspan(11, 7 * mib));
+}
+
+TEST_F(Staging, MemoryThatIsRegisteredInPart) {
+  constexpr std::size_t page = 4096;
+  const Mapping pages{size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
+  ASSERT_TRUE(pages);
+  std::memcpy(pages.data(), noise().data(), size);
+  struct Part {
+    std::size_t first, count;
+  };
+  for (const Part part : {Part{0, 8}, Part{500, 8}, Part{700, 8}}) {
+    const HostRegistration registered{pages.data() + part.first * page, part.count * page};
+    expect_carried_up(pages.span());
+    expect_carried_down(pages.span());
+    expect_carried_up(pages.span().subspan(part.first * page + 10, 12 * page));  // out of it
+    expect_carried_down(pages.span().subspan(part.first * page + 10, 12 * page));
+    if (part.first == 0) continue;
+    expect_carried_up(pages.span().subspan((part.first - 4) * page + 10, 8 * page));  // and into it
+    expect_carried_down(pages.span().subspan((part.first - 4) * page + 10, 8 * page));
+  }
+}
+
+TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
+  const DeviceGuard there{second};
+  PinnedBuffer<unsigned char> block{size};
+  std::memcpy(block.data(), noise().data() + 3, size);
+  const DeviceGuard here{first};
+  expect_carried_up(block);
+  expect_carried_down(block);
+}
+
+/// Whether copies of ordinary memory are staged, and the system tells what it would do to whoever touches a page.
+bool pages_can_be_asked_about() {
+  if (Device::current().pageable_memory_access_uses_host_page_tables()) return false;
+  utsname system{};
+  int major = 0, minor = 0;
+  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 11));
+}
+
+/// The copy ends in that error at the next synchronize, and the stream goes on.
+template <class Spoil>
+void expect_error(errc expected, std::span<unsigned char> memory, bool up, Spoil spoil) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{memory.size(), stream};
+  stream.synchronize();
+  bool went_on = false;
+  {
+    Gate gate;
+    gate.close_on(stream);
+    if (up)
+      copy(stream, there, memory, Pageable::stage);
+    else
+      copy(stream, memory, there, Pageable::stage);
+    stream.launch_host_func([&] { went_on = true; });
+    spoil();
+    gate.open();
+    EXPECT_EQ(code_of([&] { stream.synchronize(); }), expected);
+  }
+  EXPECT_TRUE(went_on);
+  Bytes back(1000);
+  copy_bytes(stream, there.data(), noise().data(), back.size());
+  copy_bytes(stream, back.data(), there.data(), back.size());
+  stream.synchronize();
+  EXPECT_EQ(std::memcmp(back.data(), noise().data(), back.size()), 0);
+}
+
+TEST_F(Staging, AFileThatIsTruncatedUnderItsMappingIsAnError) {
+  if (!pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
+  for (const bool up : {true, false}) {
+    const File file{size};
+    const Mapping mapping{size, PROT_READ | PROT_WRITE, MAP_SHARED, file.number()};
+    ASSERT_TRUE(mapping);
+    expect_error(up ? errc::unreadable_source : errc::unwritable_destination, mapping.span(), up,
+                 [&] { ASSERT_EQ(ftruncate(file.number(), mib), 0); });
+  }
+}
+
+TEST_F(Staging, PagesWithoutThePermissionAreAnError) {
+  if (!pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
+  for (const bool up : {true, false}) {
+    const Mapping pages{size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
+    ASSERT_TRUE(pages);
+    std::memset(pages.data(), 1, size);
+    expect_error(up ? errc::unreadable_source : errc::unwritable_destination, pages.span(), up,
+                 [&] { ASSERT_EQ(mprotect(pages.data() + mib, 4096, up ? PROT_NONE : PROT_READ), 0); });
+  }
+}
+
+}  // namespace

@@ -196,8 +196,8 @@ int main(int argc, char** argv) {
     must(rt::copy_async(to, from, bytes, rt::copy_default, stream.native()));
   };
   bool well = true;
-  for (const std::size_t kib : {4, 16, 64, 256, 512, 1 << 10, 8 << 10, 32 << 10, 128 << 10, 1 << 20, 4 << 20}) {
-    const std::size_t bytes = kib << 10;
+  for (const unsigned kib : {4U, 16U, 64U, 256U, 512U, 1U << 10, 8U << 10, 32U << 10, 128U << 10, 1U << 20, 4U << 20}) {
+    const std::size_t bytes = std::size_t{kib} << 10;
     if (bytes > largest) break;
     const DeviceSpan<unsigned char> there{device.data(), bytes};
     const auto both = [&](const char* direction, const char* memory, auto to, auto from) {

@@ -2,6 +2,8 @@
 /// The counts behind `live_objects()`.
 #pragma once
 
+#include <runnel/config.hpp>
+
 #include <atomic>
 #include <cstddef>
 

@@ -2,6 +2,8 @@
 /// The calling thread's current device as runnel knows it, and the current streams that go with it.
 #pragma once
 
+#include <runnel/config.hpp>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The runtime's answer, which also becomes what `current_stream()` goes by. Inside a host function, where the runtime must not be

@@ -4,6 +4,8 @@
 
 #include "stream_uses.hpp"
 
+#include <runnel/config.hpp>
+
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {

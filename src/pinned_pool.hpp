@@ -5,6 +5,8 @@
 
 #include "stream_uses.hpp"
 
+#include <runnel/config.hpp>
+
 #include <cstddef>
 
 namespace runnel::inline RUNNEL_ABI::detail {

@@ -2,6 +2,8 @@
 /// Bounded waits: no runtime has one, so the question is asked again and again, ever more rarely.
 #pragma once
 
+#include <runnel/config.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>

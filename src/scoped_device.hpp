@@ -4,6 +4,8 @@
 
 #include "device_table.hpp"
 
+#include <runnel/config.hpp>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Where nobody can be told of a failure. A call that fails once may work the next time, and leaving the thread on another device would

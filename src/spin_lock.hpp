@@ -2,6 +2,8 @@
 /// For sections of a few instructions that call nothing: a third of a mutex's cost when nobody contends.
 #pragma once
 
+#include <runnel/config.hpp>
+
 #include <atomic>
 #include <thread>
 

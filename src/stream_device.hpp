@@ -6,6 +6,8 @@
 #include "scoped_device.hpp"
 #include "stream_slots.hpp"
 
+#include <runnel/config.hpp>
+
 #include <optional>
 
 namespace runnel::inline RUNNEL_ABI::detail {

@@ -3,6 +3,7 @@
 by what is here, run. Prints TAP.
 
 usage: run.py meson source-root build-root [word in the names of the consumers to run]"""
+import ctypes.util
 import json
 import os
 import pathlib
@@ -326,9 +327,15 @@ def with_hipcc(installed, scratch):
     return installed.expect_result(scratch / 'program', said='the same values came back, scaled', environment=installed.on_the_machine).strip()
 
 
+def kokkos_has_cuda():
+    return any(path.suffix == '.cu' for path in (BUILD / 'tests/kokkos').glob('*'))
+
+
 def need_kokkos():
     if not any(found['name'] == 'Kokkos' for found in json.loads(run(MESON, 'introspect', '--dependencies', BUILD))):
         raise Skip('the build found no Kokkos by CMake files')
+    if kokkos_has_cuda() and ctypes.util.find_library('cuda') is None:
+        raise Skip('programs of this Kokkos want the driver\'s libcuda.so.1, which is not here')
 
 
 def cmake_kokkos(installed, scratch):
@@ -341,7 +348,7 @@ def cmake_kokkos(installed, scratch):
 
 def meson_kokkos(installed, scratch):
     need_kokkos()
-    if any(path.suffix == '.cu' for path in (BUILD / 'tests/kokkos').glob('*')):
+    if kokkos_has_cuda():
         raise Skip('this Kokkos goes through nvcc')
     installed.run(MESON, 'setup', scratch / 'build', HERE / 'kokkos', f'-Drunnel_backend={installed.backend}')
     installed.run(MESON, 'compile', '-C', scratch / 'build')

@@ -6,6 +6,8 @@
 #include "check.hpp"
 #include "stream_slots.hpp"
 
+#include <runnel/config.hpp>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The stream's device is current if its handle needs that.

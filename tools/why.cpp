@@ -123,12 +123,12 @@ Machine look_at_machine(Vendor vendor, const fs::path& root) {
     const fs::path file = root / path;
     if (is_there(file)) {
       const bool permitted = faccessat(AT_FDCWD, file.c_str(), R_OK | W_OK, AT_EACCESS) == 0;
-      machine.files.push_back({"/" + std::string{path}, group_of(file), permitted});
+      machine.files.push_back({std::string{"/"}.append(path), group_of(file), permitted});
     }
   }
   for (const fs::path& folder : vendor == Vendor::nvidia ? entries(root / "usr/local", "cuda-") : entries(root / "opt", "rocm-"))
     if (const int version = version_of(vendor, folder.filename().string()); version != 0)
-      machine.toolkits.push_back({"/" + folder.lexically_relative(root).string(), version});
+      machine.toolkits.push_back({std::string{"/"}.append(folder.lexically_relative(root).string()), version});
   for (const char* variable : names.variables)
     if (machine.hidden_by.empty() && std::getenv(variable) != nullptr) machine.hidden_by = variable;
   return machine;

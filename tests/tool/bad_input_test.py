@@ -85,7 +85,8 @@ with tool.scratch() as directory:
     tool.expect(limited.returncode == 1 and limited.stderr.count(b'\n') == 1 and target.read_bytes() == b'old',
                 'the file cannot grow: ' + limited.stderr.decode().strip())
 
-    # Signals, while the input keeps it waiting.
+    # Signals, while the input keeps it waiting. Whoever started this with nohup has them ignored, and what is ignored is inherited.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.mkfifo(fifo := tool.path(directory, 'fifo'))
     names = sorted(os.listdir(directory))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

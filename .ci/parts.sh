@@ -11,7 +11,6 @@ parts=(
   header_alone
   format
   consumers
-  release
   cuda_no_driver
   cuda_standin
   hip_standin
@@ -21,7 +20,7 @@ parts=(
   newer_suite
   kokkos
 )
-# Not in the list, for its ten minutes: .ci/run newcomer
+# Not in the list, for their time: .ci/run release newcomer
 
 . scripts/setup.sh
 . .ci/versions.sh
@@ -149,7 +148,7 @@ build_gpu() {
 # says_why_none RUNNEL: `runnel info` works, and says in one line why there is no device.
 says_why_none() { "$1" info | grep 'none: '; }
 
-# Other people's builds, of a library that was optimised at link time; part_release has them of one as it is, in both kinds.
+# Other people's builds, of a library that was optimised at link time; scripts_test has them of one as it is.
 part_consumers() {
   need cmake command -v cmake
   need make command -v make

@@ -143,7 +143,6 @@ status device_synchronize() noexcept {
     {
       const std::lock_guard lock{device.mutex};
       lanes = device.leaving;
-      if (device.default_stream != nullptr) lanes.push_back(device.default_stream->lane);
       for (const native::host_stream* stream : device.streams) lanes.push_back(stream->lane);
     }
     std::vector<std::uint64_t> numbers;

@@ -17,7 +17,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// A stream: a lane, and how it orders with its device's default stream.
 struct native::host_stream {
-  host_stream(int on_device, int priority, bool is_blocking);
+  host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device = false);
   ~host_stream();
   host_stream(const host_stream&) = delete;
   host_stream& operator=(const host_stream&) = delete;
@@ -25,6 +25,7 @@ struct native::host_stream {
   const host::LanePtr lane;
   const int device;
   const bool blocking;
+  const bool is_default;
   std::list<host_stream*>::iterator place;  // in the device's list
 };
 
@@ -47,9 +48,9 @@ template <class F>
 struct HostDevice {
   std::mutex mutex;  // guards the list, and the order of submissions to the default stream and to blocking streams
   std::list<native::host_stream*> streams;
-  std::vector<LanePtr> leaving;  // lanes of destroyed streams, which may still have work
-  std::unique_ptr<native::host_stream> default_stream;
-  std::atomic<std::size_t> allocated{0};  // bytes of device memory in use
+  std::vector<LanePtr> leaving;                         // lanes of destroyed streams, which may still have work
+  std::unique_ptr<native::host_stream> default_stream;  // made at first use, without the lock: host::resolve gives it
+  std::atomic<std::size_t> allocated{0};                // bytes of device memory in use
 };
 
 /// How many devices are shown: RUNNEL_HOST_DEVICES, 16 at most; 1 if it is not set.

@@ -6,8 +6,8 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-native::host_stream::host_stream(int on_device, int priority, bool is_blocking)
-    : lane{std::make_shared<host::Lane>(priority)}, device{on_device}, blocking{is_blocking} {
+native::host_stream::host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device)
+    : lane{std::make_shared<host::Lane>(priority)}, device{on_device}, blocking{is_blocking}, is_default{default_of_its_device} {
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
   place = owner.streams.insert(owner.streams.end(), this);
@@ -33,7 +33,7 @@ native::host_stream& default_of(int ordinal) {
   HostDevice& device = device_at(ordinal);
   static std::array<std::once_flag, 16> once;
   std::call_once(once[static_cast<std::size_t>(ordinal)],
-                 [&] { device.default_stream = std::make_unique<native::host_stream>(ordinal, 0, true); });
+                 [&] { device.default_stream = std::make_unique<native::host_stream>(ordinal, 0, true, true); });
   return *device.default_stream;
 }
 
@@ -42,10 +42,6 @@ native::host_stream& per_thread_of(int ordinal) {
   auto& stream = mine[static_cast<std::size_t>(ordinal)];
   if (stream == nullptr) stream = std::make_unique<native::host_stream>(ordinal, 0, true);
   return *stream;
-}
-
-[[nodiscard]] bool is_default(const native::host_stream& stream) noexcept {
-  return device_at(stream.device).default_stream.get() == &stream;
 }
 
 /// The default stream waits for what was submitted to the blocking streams so far. The device's lock is held.
@@ -67,21 +63,21 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
   HostDevice& device = device_at(stream.device);
   native::host_stream& default_stream = default_of(stream.device);
   lock_ = std::unique_lock{device.mutex};
-  if (&stream == &default_stream)
+  if (stream.is_default)
     join_blocking(device, stream);
   else
     stream.lane->submit_wait(default_stream.lane, default_stream.lane->submitted());
 }
 
 std::uint64_t last_submitted(native::host_stream& stream) {
-  if (!is_default(stream)) return stream.lane->submitted();
+  if (!stream.is_default) return stream.lane->submitted();
   const OrderedSubmission in_order{stream};
   return stream.lane->submitted();
 }
 
 bool has_finished(native::host_stream& stream) {
   if (!stream.lane->idle()) return false;
-  if (!is_default(stream)) return true;
+  if (!stream.is_default) return true;
   HostDevice& device = device_at(stream.device);
   const std::lock_guard lock{device.mutex};
   for (const native::host_stream* const other : device.streams)

@@ -52,6 +52,10 @@ need_clang() {
 part_scripts_test() { ./scripts/test; }
 
 part_gcc_werror() {
+  # Whose completions are tested.
+  need fish command -v fish
+  need zsh command -v zsh
+  install_missing
   CXX=g++ build_and_test gcc_werror --suite conformance --suite tool --suite examples -- -Dwerror=true -Dbuildtype=release
 }
 

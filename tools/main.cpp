@@ -39,33 +39,49 @@ int run(int argc, char** argv) {
   auto* info = app.add_subcommand("info", "Backend, version and every device with what it can do");
   info->add_flag("--why", why_only, "Only say, in one line, why there is no device");
 
+  // Each such option says its range in words.
+  const CLI::Validator few = CLI::Range(1, 1024).description("");
   tool::OverlapCommand command;
   auto* overlap = app.add_subcommand("overlap", "Map every byte of a file on the device, while other parts of it are on their way");
-  overlap->add_option("--table", command.table, "What becomes of each byte: upper, lower, invert or rot13")->required();
-  overlap->add_option("--chunk", command.chunk, "Bytes that travel together, as in 512K, 16M, 1G")->capture_default_str();
-  overlap->add_option("--in-flight", command.in_flight, "Chunks in memory at once")->capture_default_str()->check(CLI::Range(1, 1024));
-  overlap->add_option("--streams", command.streams, "Streams that take turns (strategy A)")
+  overlap->add_option("--table", command.table, "What becomes of each byte: upper, lower, invert or rot13")->type_name("NAME")->required();
+  overlap->add_option("--chunk", command.chunk, "Bytes that travel together, as in 512K, 16M, 1G")
+      ->type_name("BYTES")
+      ->capture_default_str();
+  overlap->add_option("--in-flight", command.in_flight, "Chunks in memory at once, 1 to 1024")
+      ->type_name("COUNT")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
-  overlap->add_option("--strategy", command.strategy, "automatic, A (stream-per-chunk) or B (copy-compute-copy)")->capture_default_str();
-  overlap->add_option("--device", command.device, "Which device")->capture_default_str();
-  overlap->add_option("--timeline", command.timeline, "Draw what ran when into this SVG file");
-  overlap->add_option("--trace", command.trace, "Write the same as trace events (JSON) for Perfetto or chrome://tracing");
-  overlap->add_option("IN", command.in, "The file to read")->required();
-  overlap->add_option("OUT", command.out, "The file to write; it appears when it is whole")->required();
+      ->check(few);
+  overlap->add_option("--streams", command.streams, "Streams that take turns (strategy A), 1 to 1024")
+      ->type_name("COUNT")
+      ->capture_default_str()
+      ->check(few);
+  overlap->add_option("--strategy", command.strategy, "automatic, A (stream-per-chunk) or B (copy-compute-copy)")
+      ->type_name("NAME")
+      ->capture_default_str();
+  overlap->add_option("--device", command.device, "Which device")->type_name("ORDINAL")->capture_default_str();
+  overlap->add_option("--timeline", command.timeline, "Draw what ran when into this SVG file")->type_name("FILE");
+  overlap->add_option("--trace", command.trace, "Write the same as trace events (JSON) for Perfetto or chrome://tracing")
+      ->type_name("FILE");
+  overlap->add_option("IN", command.in, "The file to read")->type_name("")->required();
+  overlap->add_option("OUT", command.out, "The file to write; it appears when it is whole")->type_name("")->required();
 
   tool::BenchCommand measured;
   auto* bench = app.add_subcommand("bench", "Measure this machine: copies, operations, and how well transfers and computing overlap");
   bench->add_option("--device", measured.devices, "Which device; several, as in 0,1, share the work")
+      ->type_name("ORDINAL")
       ->delimiter(',')
       ->capture_default_str();
-  bench->add_option("--size", measured.size, "Bytes to send through the device and back, as in 512M; else 2G, on the host backend 256M");
-  bench->add_option("--chunk", measured.chunk, "Bytes that travel together; else 64M, on the host backend 4M");
-  bench->add_option("--in-flight", measured.in_flight, "Chunks in the device's memory at once")
+  bench->add_option("--size", measured.size, "Bytes to send through the device and back, as in 512M; else 2G, on the host backend 256M")
+      ->type_name("BYTES");
+  bench->add_option("--chunk", measured.chunk, "Bytes that travel together; else 64M, on the host backend 4M")->type_name("BYTES");
+  bench->add_option("--in-flight", measured.in_flight, "Chunks in the device's memory at once, 1 to 1024")
+      ->type_name("COUNT")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
-  bench->add_option("--range", measured.range, "Also a range of so many bytes, which may be larger than the device, as in 64G");
-  bench->add_option("--timelines", measured.timelines, "Draw what ran when, for each way to overlap, into this folder");
+      ->check(few);
+  bench->add_option("--range", measured.range, "Also a range of so many bytes, which may be larger than the device, as in 64G")
+      ->type_name("BYTES");
+  bench->add_option("--timelines", measured.timelines, "Draw what ran when, for each way to overlap, into this folder")
+      ->type_name("FOLDER");
   bench->add_flag("--json", measured.json, "Print JSON instead of tables");
 
   try {

@@ -161,7 +161,8 @@ def the_command(installed, scratch):
 
 def beside_other_backends(installed, scratch):
     """The backend's name is in each file's path, but for what is the same for all backends and what the default backend brings."""
-    same = {'runnel-config.cmake', 'runnel-config-version.cmake', 'runnel.1', 'completions/runnel'}
+    same = {'runnel-config.cmake', 'runnel-config-version.cmake', 'runnel.1', 'completions/runnel', 'site-functions/_runnel',
+            'vendor_completions.d/runnel.fish'}
     default = {'runnel.pc', 'runnel-default.cmake', 'bin/runnel'} if installed.options['default_backend'] else set()
     for path in installed.prefix.rglob('*'):
         inside = path.relative_to(installed.prefix)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command offers, by its own --help; and where the shells' completions of it are."""
+import pathlib
+import re
+
+import tool
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMPLETIONS = {'bash': ROOT / 'tools/completion/runnel', 'zsh': ROOT / 'tools/completion/_runnel', 'fish': ROOT / 'tools/completion/runnel.fish'}
+
+
+def commands():
+    found = re.findall(r'^  ([a-z]+) ', tool.run('--help').stdout.decode(), re.MULTILINE)
+    tool.expect({'info', 'overlap'} <= set(found), 'there are commands')
+    return found
+
+
+def options(*command):
+    """With the two dashes."""
+    found = re.findall(r'(?:^| |,)(--[a-z][a-z-]*)', tool.run(*command, '--help').stdout.decode(), re.MULTILINE)
+    tool.expect('--help' in found, f'there are options of {" ".join(["runnel", *command])}')
+    return found
+
+
+def same(found, wanted, what):
+    tool.expect(set(found) == set(wanted), f'{what}: {sorted(found)}, wanted: {sorted(wanted)}')

@@ -2,10 +2,12 @@
 """Every block of C++ in the documentation compiles.
 
 usage: doc_examples.py INCLUDE-FOLDER -- COMPILER...
+       doc_examples.py --needing kokkos FILE
 
 A block is the body of a function, with runnel's names at hand, unless it has an #include or a main(): then it is a file of its own. What
 it takes for granted is declared in a comment before it, which readers do not see: <!-- given: Stream stream; int n = 1; -->
-Blocks that need more than this library and the standard one say so there, and are left out: <!-- needs: kokkos -->"""
+Blocks that need more than this library and the standard one say so there, <!-- needs: kokkos; given: ... -->, and are left out; the second
+form writes just them into a file, for a build that has what they need."""
 import pathlib
 import re
 import subprocess
@@ -14,7 +16,7 @@ import tempfile
 
 import repository
 
-BLOCK = re.compile(r"^(?:<!-- (given|needs): (.*?) -->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:<!-- (?:needs: (\w+)(?:; )?)?(?:given: (.*?))? ?-->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PRELUDE = """#include <runnel/runnel.hpp>
 #include <array>
 #include <atomic>
@@ -30,15 +32,32 @@ PRELUDE = """#include <runnel/runnel.hpp>
 using namespace runnel;
 using namespace std::chrono_literals;
 """
+PRELUDES = {
+    None: PRELUDE,
+    # What docs/kokkos.md says of all its blocks. Functors are no local types: nvcc would not launch them.
+    "kokkos": """#include <runnel/kokkos.hpp>
+#include <runnel/runnel.hpp>
+#include <iostream>
+using Space = RUNNEL_TEST_SPACE;
+using View = Kokkos::View<double*, Space>;
+struct Scale {
+  KOKKOS_FUNCTION void operator()(std::size_t i) const { y(i) = 2 * x(i); }
+  View x, y;
+};
+struct Boundary {
+  KOKKOS_FUNCTION void operator()(std::size_t i) const { x(i) = 0; }
+  View x;
+};
+"""}
 
 
-def sources(page):
+def sources(page, wanted=None):
     """What to compile for a page: its snippets as one file, each in a function of its own, and each of its whole programs."""
     text = page.read_text()
-    snippets, programs = [PRELUDE], []
+    snippets, programs = [PRELUDES[wanted]], []
     for number, block in enumerate(BLOCK.finditer(text)):
-        kind, words, code = block.groups()
-        if kind == "needs":
+        needs, words, code = block.groups()
+        if needs != wanted:
             continue
         place = f'#line {text[:block.start(3)].count(chr(10)) + 1} "{page.relative_to(repository.ROOT)}"\n'
         if "#include" in code or "int main(" in code:
@@ -48,12 +67,21 @@ def sources(page):
     return programs + (["".join(snippets)] if len(snippets) > 1 else [])
 
 
+def pages():
+    return [repository.ROOT / "README.md", *sorted((repository.ROOT / "docs").glob("*.md"))]
+
+
 def main():
+    if sys.argv[1] == "--needing":
+        found = [text for page in pages() for text in sources(page, sys.argv[2])]
+        assert len(found) == 1, f"{len(found)} pages have blocks that need {sys.argv[2]}"
+        pathlib.Path(sys.argv[3]).write_text(found[0])
+        return
     include, _, *compiler = sys.argv[1:]
     problems, compiled = [], 0
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "block.cpp"
-        for page in [repository.ROOT / "README.md", *sorted((repository.ROOT / "docs").glob("*.md"))]:
+        for page in pages():
             for text in sources(page):
                 source.write_text(text)
                 done = subprocess.run([*compiler, "-std=c++20", "-fsyntax-only", f"-I{repository.ROOT / 'include'}", f"-I{include}", source],

@@ -4,7 +4,6 @@ import re
 
 import repository
 
-# The tests' own wiring, set and read by them alone.
 page = (repository.ROOT / 'docs/environment.md').read_text()
 read = {}
 for path in repository.files('include', 'src', 'backends', 'tools', endings=('.cpp', '.hpp', '.cu')):

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each link from one page of the repository to another leads to a file that is there, and to a heading that is in it; docs/index.md leads to
+each page of docs/; and CONTRIBUTING.md has each rule of tests/lint/."""
+import re
+
+import repository
+
+NOT_TEXT = re.compile(r'^```.*?^```$|<!--.*?-->', re.MULTILINE | re.DOTALL)
+LINK = re.compile(r'\[[^]]*\]\(([^)\s]+)\)')
+
+
+def anchor(heading):
+    """As GitHub makes it."""
+    return re.sub(r'[^\w\- ]', '', heading.strip().lower()).replace(' ', '-')
+
+
+def anchors(page):
+    return {anchor(heading) for heading in re.findall(r'^#+ (.*)', NOT_TEXT.sub('', page.read_text()), re.MULTILINE)}
+
+
+root = repository.ROOT
+pages = [*sorted(root.glob('*.md')), *repository.files('docs', *repository.OWN_DIRECTORIES, endings='.md')]
+complaints, links = [], {}
+for page in pages:
+    links[page] = [link for link in LINK.findall(NOT_TEXT.sub('', page.read_text())) if not re.match('[a-z]+:', link)]
+    for link in links[page]:
+        path, _, heading = link.partition('#')
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or root not in target.parents:
+            complaints.append(f'{repository.name(page)}: {link} leads to no file')
+        elif heading and heading not in anchors(target):
+            complaints.append(f'{repository.name(page)}: {link} leads to no heading')
+index = root / 'docs/index.md'
+complaints += [f'docs/index.md has no link to {page.name}' for page in pages
+               if page.parent == index.parent and page != index and page.name not in links[index]]
+rules = (root / 'CONTRIBUTING.md').read_text()
+complaints += [f'CONTRIBUTING.md does not say what tests/lint/{script.name} is' for script in repository.files('tests/lint', endings='.py')
+               if script.name != 'repository.py' and f'`{script.name}`' not in rules]
+print(f'{sum(map(len, links.values()))} links in {len(pages)} pages')
+repository.finish(complaints)

@@ -175,6 +175,12 @@ part_cuda_no_driver() {
   build_gpu cuda -- -Dgpu_backend=cuda -Dtools=enabled
   expect_no_device "$PWD/build-ci/cuda/tests/conformance/conformance" "$PWD/build-ci/cuda/no-device.json"
   says_why_none build-ci/cuda/tools/runnel
+  # A driver of CUDA 11, as far as the runtime asks it.
+  mkdir -p build-ci/old-driver
+  printf 'extern "C" int cuInit(unsigned) { return 0; }\nextern "C" int cuDriverGetVersion(int* version) { return *version = 11040, 0; }\n' |
+    g++ -x c++ -shared -fPIC -o build-ci/old-driver/libcuda.so.1 -
+  LD_LIBRARY_PATH=$PWD/build-ci/old-driver expect_no_device "$PWD/build-ci/cuda/tests/conformance/conformance" "$PWD/build-ci/cuda/old-driver.json" |
+    grep 'install a newer driver'
 }
 
 # Each order of execution, one and two devices, with and without what devices may lack.

@@ -142,9 +142,11 @@ std::string Device::why_none() {
   reason += " (";
   reason += driver::error_name(s);
   reason += ", " + std::to_string(s) + "): ";
-  int driver_version = 0;
-  const bool has_driver = driver::driver_version(driver_version) == driver::ok && driver_version > 0;
-  if (driver::classify(s) == errc::driver_too_old || (has_driver && driver::classify(s) != errc::no_device))
+  const errc code = driver::classify(s);
+  const auto [runtime_version, driver_version] = runnel::runtime_version();
+  const bool has_driver = driver_version > 0;
+  // CUDA gives one code for a driver that is too old and for none.
+  if (code == errc::driver_too_old || (has_driver && (code != errc::no_device || driver_version < runtime_version)))
     return reason + "install a newer driver, or build runnel with an older toolkit";
   if (has_driver) return reason + "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES does not hide it";
   return reason + "install the device's driver, or build runnel with -Dgpu_backend=host";

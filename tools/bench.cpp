@@ -2,6 +2,7 @@
 #include "bench.hpp"
 
 #include "failure.hpp"
+#include "info.hpp"
 #include "json.hpp"
 #include "lanes.hpp"
 #include "launch_byte_kernel.hpp"
@@ -47,7 +48,7 @@ void announce(const std::string& what) {
 OverlapSizes chosen_sizes(const BenchCommand& command) {
   OverlapSizes sizes{};
   const int count = runnel::Device::count();
-  if (count == 0) throw Failure(runnel::Device::why_none());
+  if (count == 0) throw Failure(why_none());
   for (const int ordinal : command.devices) {
     if (ordinal < 0 || ordinal >= count)
       throw Failure("there is no device " + std::to_string(ordinal) + "; choose from 0 to " + std::to_string(count - 1));

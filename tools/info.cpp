@@ -64,17 +64,16 @@ void print(runnel::Device device) {
 
 std::string chosen_because() { return "The backend is " RUNNEL_BACKEND ": " RUNNEL_BACKEND_REASON "."; }
 
-/// The runtime's own words, unless the machine shows more.
+std::string version_text(int version) { return version == 0 ? "none" : std::to_string(version); }
+
+}  // namespace
+
 std::string why_none() {
   if constexpr (on_host) return runnel::Device::why_none();
   const auto [runtime, driver] = runnel::runtime_version();
   const std::string reason = explain(vendor, look_at_machine(vendor, "/"), runtime, driver);
   return reason.empty() ? runnel::Device::why_none() : reason;
 }
-
-std::string version_text(int version) { return version == 0 ? "none" : std::to_string(version); }
-
-}  // namespace
 
 int info(bool why_only) {
   const int count = runnel::Device::count();

@@ -4,6 +4,7 @@
 #include "byte_map.hpp"
 #include "failure.hpp"
 #include "files.hpp"
+#include "info.hpp"
 #include "lanes.hpp"
 #include "launch_byte_kernel.hpp"
 #include "progress.hpp"
@@ -38,7 +39,7 @@ constexpr std::uint64_t largest_chunk = std::numeric_limits<std::uint32_t>::max(
 
 runnel::Device chosen_device(int ordinal) {
   const int count = runnel::Device::count();
-  if (count == 0) throw Failure(runnel::Device::why_none());
+  if (count == 0) throw Failure(why_none());
   if (ordinal < 0 || ordinal >= count)
     throw Failure("there is no device " + std::to_string(ordinal) + "; choose one from 0 to " + std::to_string(count - 1));
   return runnel::Device{ordinal};

@@ -5,6 +5,7 @@
 #include "check.hpp"
 #include "memory_ranges.hpp"
 #include "process.hpp"
+#include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
 #include "staging.hpp"
 
@@ -155,6 +156,7 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
     detail::refuse_in_capture(slot, operation,
                               "ordinary (pageable) memory is carried once, at the call, which a graph cannot repeat: use PinnedBuffer, or "
                               "Pageable::block, with which the driver holds whoever launches the graph");
+    const detail::RelaxedCapture relaxed;  // nobody asked the library to ask
     idle = seen_idle(slot, operation);
   }
   detail::stage(slot, transfer, side, *idle, operation);

@@ -6,6 +6,7 @@
 #include "device_table.hpp"
 #include "event_pool.hpp"
 #include "process.hpp"
+#include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
 
 #include <runnel/device_resource.hpp>
@@ -157,6 +158,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
       check(driver::malloc_async(block, bytes, slot.handle), operation);
     } else {
       const ScopedDevice on{device, operation};
+      const RelaxedCapture relaxed;
       check(driver::malloc_device(block, bytes), operation);
     }
   } catch (...) {
@@ -197,6 +199,7 @@ void* allocate_managed(std::size_t bytes, Device device) {
   if (bytes == 0) return nullptr;
   watch_thread_exit();
   const ScopedDevice on{device.ordinal(), operation};
+  const RelaxedCapture relaxed;
   void* block = nullptr;
   check(driver::malloc_managed(block, bytes), operation);
   count_up(counters.device_blocks);

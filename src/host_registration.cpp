@@ -4,6 +4,7 @@
 #include "check.hpp"
 #include "device_table.hpp"
 #include "process.hpp"
+#include "relaxed_capture.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -60,6 +61,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
     for (const std::uintptr_t place : {begin, end - 1})
       if (runnel::pointer_info(reinterpret_cast<const void*>(place)).kind != MemoryKind::pageable)
         detail::throw_error(errc::invalid_argument, operation, "a part of the memory is pinned, managed or a device's");
+    const detail::RelaxedCapture relaxed;
     detail::check(driver::register_host(pointer, bytes), operation);
   } catch (...) {
     remove(begin);

@@ -6,6 +6,7 @@
 #include "device_table.hpp"
 #include "event_pool.hpp"
 #include "process.hpp"
+#include "relaxed_capture.hpp"
 #include "spin_lock.hpp"
 
 #include <runnel/memory.hpp>
@@ -193,6 +194,8 @@ Block* collect(Shelf& shelf, std::size_t at_most, bool take) noexcept {
     const std::lock_guard lock{pool().lock};
     at_most = std::min(at_most, shelf.pending.size());
   }
+  if (at_most == 0) return nullptr;
+  const RelaxedCapture relaxed;
   Block* taken = nullptr;
   for (std::size_t i = 0; i < at_most && taken == nullptr; ++i) {
     Block* block = nullptr;
@@ -288,6 +291,7 @@ class Room {
 };
 
 [[nodiscard]] driver::status allocate_native(void*& memory, std::size_t bytes, bool write_combined) noexcept {
+  const RelaxedCapture relaxed;
   return write_combined ? driver::malloc_host_write_combined(memory, bytes) : driver::malloc_host(memory, bytes);
 }
 
@@ -344,6 +348,7 @@ void* allocate_fresh(Shelf& shelf, std::size_t bytes, bool write_combined) {
 
 /// Drops uses of streams that are over, of a block that stays in use while streams come and go. The lock is held: this is rare.
 void prune(Block& block) noexcept {
+  const RelaxedCapture relaxed;
   std::erase_if(block.uses, [&](const PendingUse& pending) {
     if (pending.use.slot->id.load(std::memory_order_acquire) == pending.use.id) return false;
     if (poll_remainder(pending.use) != Remainder::State::passed) return false;

@@ -3,6 +3,7 @@
 
 #include "check.hpp"
 #include "device_memory.hpp"
+#include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
 #include "stream_uses.hpp"
 
@@ -117,6 +118,7 @@ void release_native(const Postponed& item) noexcept {
     if (s != driver::ok) driver::forget_error(s);  // a destructor has nobody to tell
   };
   const ScopedDevice on{item.device, ScopedDevice::no_throw};
+  const RelaxedCapture relaxed;
   switch (item.what) {
     case Postponed::What::stream:
       finish_retiring(*static_cast<Slot*>(item.handle), item.id);

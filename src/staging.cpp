@@ -6,6 +6,7 @@
 #include "parse_size.hpp"
 #include "process.hpp"
 #include "relax.hpp"
+#include "relaxed_capture.hpp"
 #include "spin_lock.hpp"
 #include "streaming_copy.hpp"
 
@@ -361,6 +362,7 @@ Ring* Staging::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
 }
 
 Ring& Staging::make_ring(std::size_t slot_bytes, const char* operation) {
+  const RelaxedCapture relaxed;
   const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
@@ -410,6 +412,8 @@ void Staging::trim() {
       pinned_ -= ring->slot_bytes * slots_per_ring;
     }
   }
+  if (unused.empty()) return;
+  const RelaxedCapture relaxed;
   for (void* const block : unused)
     if (const driver::status s = driver::free_host(block); s != driver::ok) driver::forget_error(s);
 }

@@ -80,6 +80,11 @@ inline error stream_is_capturing(native::stream stream, bool* capturing) noexcep
   *capturing = capture != cudaStreamCaptureStatusNone;
   return e;
 }
+using capture_mode = cudaStreamCaptureMode;
+inline constexpr capture_mode capture_mode_global = cudaStreamCaptureModeGlobal;
+inline constexpr capture_mode capture_mode_own_only = cudaStreamCaptureModeThreadLocal;
+inline constexpr capture_mode capture_mode_relaxed = cudaStreamCaptureModeRelaxed;
+inline constexpr auto exchange_capture_mode = &cudaThreadExchangeStreamCaptureMode;
 inline constexpr auto stream_wait_event = &cudaStreamWaitEvent;
 inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
 inline constexpr bool values_in_pinned_memory = true;

@@ -34,6 +34,18 @@ status stream_device(native::stream stream, int& device) noexcept { return rt::s
 
 status stream_is_capturing(native::stream stream, bool& capturing) noexcept { return rt::stream_is_capturing(stream, &capturing); }
 
+// The waist's numbers are the runtimes'.
+static_assert(static_cast<int>(CaptureMode::global) == rt::capture_mode_global);
+static_assert(static_cast<int>(CaptureMode::own_only) == rt::capture_mode_own_only);
+static_assert(static_cast<int>(CaptureMode::relaxed) == rt::capture_mode_relaxed);
+
+status exchange_capture_mode(CaptureMode& mode) noexcept {
+  auto given = static_cast<rt::capture_mode>(mode);
+  const status s = rt::exchange_capture_mode(&given);
+  mode = static_cast<CaptureMode>(given);
+  return s;
+}
+
 status stream_wait_event(native::stream stream, native::event event) noexcept { return rt::stream_wait_event(stream, event, 0); }
 
 void name_stream(native::stream stream, const char* name) noexcept { rt::name_stream(stream, name); }

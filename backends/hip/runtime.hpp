@@ -124,6 +124,21 @@ inline error stream_is_capturing(native::stream stream, bool* capturing) noexcep
 #endif
   return e;
 }
+#ifdef __HIP_PLATFORM_NVIDIA__
+using capture_mode = cudaStreamCaptureMode;  // the header has neither the type nor a wrapper (5.2)
+inline constexpr capture_mode capture_mode_global = cudaStreamCaptureModeGlobal;
+inline constexpr capture_mode capture_mode_own_only = cudaStreamCaptureModeThreadLocal;
+inline constexpr capture_mode capture_mode_relaxed = cudaStreamCaptureModeRelaxed;
+inline error exchange_capture_mode(capture_mode* mode) noexcept {
+  return hipCUDAErrorTohipError(cudaThreadExchangeStreamCaptureMode(mode));
+}
+#else
+using capture_mode = hipStreamCaptureMode;
+inline constexpr capture_mode capture_mode_global = hipStreamCaptureModeGlobal;
+inline constexpr capture_mode capture_mode_own_only = hipStreamCaptureModeThreadLocal;
+inline constexpr capture_mode capture_mode_relaxed = hipStreamCaptureModeRelaxed;
+inline constexpr auto exchange_capture_mode = &hipThreadExchangeStreamCaptureMode;
+#endif
 inline constexpr auto stream_wait_event = &hipStreamWaitEvent;
 #ifdef __HIP_PLATFORM_NVIDIA__
 // The header declares hipLaunchHostFunc under nvcc only (5.2 to 5.7).

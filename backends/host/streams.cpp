@@ -147,6 +147,7 @@ status stream_is_capturing(native::stream, bool& capturing) noexcept {
   capturing = false;
   return ok;
 }
+status exchange_capture_mode(CaptureMode&) noexcept { return ok; }
 
 // Not needed here: a host stream copies from any memory by itself.
 status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }

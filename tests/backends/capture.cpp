@@ -14,7 +14,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -24,6 +26,9 @@ using namespace runnel;
 #define TEXT_OF(name) #name
 #define NAME_OF(name) TEXT_OF(name)
 #define CALL(name) reinterpret_cast<decltype(&API(name))>(dlsym(RTLD_DEFAULT, NAME_OF(API(name))))
+
+using Mode = API(StreamCaptureMode);
+constexpr Mode strict_modes[] = {API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)};
 
 template <class F>
 std::error_code code_of(F&& f) {
@@ -48,12 +53,21 @@ class Capture : public testing::Test {
     EXPECT_EQ(API(GetLastError)(), API(Success));
   }
   [[nodiscard]] const Stream& stream() const { return *stream_; }
-  void begin() const { ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), API(StreamCaptureModeThreadLocal)), API(Success)); }
+  void begin(Mode mode = API(StreamCaptureModeThreadLocal)) const {
+    ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), mode), API(Success));
+  }
   /// What was captured must have stayed whole.
   void end() const {
+    EXPECT_TRUE(stream().is_capturing());
     API(Graph_t) graph{};
     ASSERT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(Success));
     EXPECT_EQ(CALL(GraphDestroy)(graph), API(Success));
+    EXPECT_FALSE(stream().is_capturing());
+  }
+  void expect_broken() const {
+    API(Graph_t) graph{};
+    EXPECT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(ErrorStreamCaptureInvalidated));
+    EXPECT_EQ(API(GetLastError)(), API(ErrorStreamCaptureInvalidated));
     EXPECT_FALSE(stream().is_capturing());
   }
 
@@ -141,41 +155,131 @@ TEST_F(Capture, C185_QueriesAndSmallCopiesOfOrdinaryMemoryAreRefusedAndEndTheCap
   for (const bool asks : {true, false}) {
     begin();
     EXPECT_EQ(code_of([&] { return asks ? stream().query() : copy(stream(), there, ordinary) == CopyResult::nothing; }), errc::capture);
-    API(Graph_t) graph{};
-    EXPECT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(ErrorStreamCaptureInvalidated));
-    EXPECT_EQ(API(GetLastError)(), API(ErrorStreamCaptureInvalidated));
-    EXPECT_FALSE(stream().is_capturing());
+    expect_broken();
   }
   copy(stream(), there, ordinary);
   stream().synchronize();
 }
 
-TEST_F(Capture, C188_ThePinnedPoolAsksNothingOfACapture) {
-  trim_pinned();
-  const std::size_t before = pinned_statistics().cached_blocks;
-  constexpr std::size_t size = std::size_t{3} << 20;
-  { const PinnedBuffer<unsigned char> cached[2] = {PinnedBuffer<unsigned char>{size}, PinnedBuffer<unsigned char>{size}}; }
-  DeviceBuffer<unsigned char> there{size, stream()};
-  stream().synchronize();
-  begin();
-  const void* first = nullptr;
-  {
-    const PinnedBuffer<unsigned char> block{size};
-    first = block.data();
-    copy(stream(), there, block);
+// The rule that the cases after this one hold against: without it they would show nothing.
+TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
+  const auto allocate = reinterpret_cast<API(Error_t) (*)(void**, std::size_t)>(dlsym(RTLD_DEFAULT, NAME_OF(API(Malloc))));
+  void* memory = nullptr;
+  for (const Mode mode : strict_modes) {
+    begin(mode);
+    EXPECT_EQ(allocate(&memory, 100), API(ErrorStreamCaptureUnsupported));
+    expect_broken();
   }
-  {
-    const PinnedBuffer<unsigned char> another{size};  // the pool looks through what was given back
-    EXPECT_NE(another.data(), first) << "handed out while the capture may still use it";
-  }
-  trim_pinned();
-  EXPECT_TRUE(stream().is_capturing());
+  begin(API(StreamCaptureModeRelaxed));
+  EXPECT_EQ(allocate(&memory, 100), API(Success));
   end();
-  stream().synchronize();
-  trim_pinned();  // now an event is recorded
-  stream().synchronize();
-  trim_pinned();
-  EXPECT_EQ(pinned_statistics().cached_blocks, before) << "kept back although the capture is over";
+  EXPECT_EQ(CALL(Free)(memory), API(Success));
+}
+
+TEST_F(Capture, C188_ThePinnedPoolAsksNothingOfACapture) {
+  constexpr std::size_t size = std::size_t{3} << 20;
+  DeviceBuffer<unsigned char> there{size, stream()};
+  for (const Mode mode : strict_modes) {
+    trim_pinned();
+    const std::size_t before = pinned_statistics().cached_blocks;
+    { const PinnedBuffer<unsigned char> cached{size}; }
+    stream().synchronize();
+    begin(mode);
+    const void* first = nullptr;
+    {
+      const PinnedBuffer<unsigned char> block{size};
+      first = block.data();
+      copy(stream(), there, block);
+    }
+    {
+      const PinnedBuffer<unsigned char> another{size};  // the pool looks through what was given back
+      EXPECT_NE(another.data(), first) << "handed out while the capture may still use it";
+    }
+    trim_pinned();
+    end();
+    stream().synchronize();
+    trim_pinned();  // now an event is recorded
+    stream().synchronize();
+    trim_pinned();
+    EXPECT_EQ(pinned_statistics().cached_blocks, before) << "kept back although the capture is over";
+  }
+}
+
+TEST_F(Capture, C188_MemoryIsMadeAndGivenBackInACapture) {
+  constexpr std::size_t size = std::size_t{7} << 20;
+  std::vector<unsigned char> ordinary(size);
+  for (const Mode mode : strict_modes) {
+    trim_pinned();
+    const Stream other;
+    DeviceBuffer<unsigned char> there{size, other};
+    std::optional<DeviceBuffer<unsigned char>> plain;
+    copy(other, there, ordinary);  // after which there is a ring to give back
+    other.synchronize();
+    begin(mode);
+    {
+      const PinnedBuffer<unsigned char> fresh{size};
+      copy(other, there, fresh);
+    }
+    {
+      const PinnedBuffer<unsigned char> after{size};  // asks whether the other stream has passed the first block
+      for (int i = 0; i < 20; ++i) {                  // and this, whether those that are gone have
+        const Stream brief;
+        copy(brief, there, after);
+      }
+    }
+    { const HostRegistration pin{ordinary}; }
+    { const ManagedBuffer<int> managed{100}; }
+    if (!other.device().memory_pools()) plain.emplace(size, other);
+    trim_pinned();
+    trim_staging();
+    end();
+    other.synchronize();
+  }
+}
+
+TEST_F(Capture, C188_OtherThreadsGoOnBesideACaptureOfAllThreads) {
+  constexpr std::size_t size = std::size_t{6} << 20;
+  const Stream other;
+  const std::vector<unsigned char> ordinary(size, 4);
+  std::vector<unsigned char> result(size);
+  DeviceBuffer<unsigned char> there{size, other};
+  copy(other, there, ordinary);
+  other.synchronize();
+  begin(API(StreamCaptureModeGlobal));
+  std::error_code thrown;
+  std::thread{[&] {
+    thrown = code_of([&] {
+      trim_staging();
+      EXPECT_EQ(copy(other, there, ordinary), CopyResult::staged);  // through a ring that has to be made
+      {
+        const PinnedBuffer<unsigned char> block{size};
+        copy(other, result, there);
+        copy(other, there, block);
+      }
+      { const PinnedBuffer<unsigned char> another{size}; }
+      trim_pinned();
+      return 0;
+    });
+  }}.join();
+  EXPECT_EQ(thrown, std::error_code{});
+  end();
+  other.synchronize();
+  EXPECT_EQ(result, ordinary);
+}
+
+TEST_F(Capture, TheThreadsOwnModeStaysAsItIs) {
+  constexpr std::size_t size = std::size_t{2} << 20;
+  for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)}) {
+    Mode swapped = mode;
+    ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&swapped), API(Success));
+    trim_pinned();
+    { const PinnedBuffer<unsigned char> fresh{size}; }
+    trim_pinned();
+    EXPECT_EQ(code_of([] { return PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size(); }), errc::out_of_memory);
+    Mode found = API(StreamCaptureModeGlobal);
+    ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&found), API(Success));
+    EXPECT_EQ(found, mode);
+  }
 }
 
 TEST_F(Capture, AStreamThatEndsInACaptureLeavesNothingToAsk) {

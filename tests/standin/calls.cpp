@@ -82,6 +82,20 @@ vendor::Error end_call(int code) {
   return static_cast<vendor::Error>(code);
 }
 
+bool breaks_captures() {
+  const ThreadState& thread = this_thread();
+  bool any = false;
+  for (const CapturePtr& capture : state().captures) {
+    const bool own = capture->thread == &thread;
+    const bool counts = own ? capture->mode != API(StreamCaptureModeRelaxed) && thread.capture_mode != API(StreamCaptureModeRelaxed)
+                            : capture->mode == API(StreamCaptureModeGlobal) && thread.capture_mode == API(StreamCaptureModeGlobal);
+    if (capture->ended || !counts) continue;
+    capture->broken = true;
+    any = true;
+  }
+  return any;
+}
+
 }  // namespace standin
 
 using namespace standin;
@@ -96,6 +110,7 @@ extern "C" void standin_inspect(StandinView* view) {
            now.fault_call,
            this_thread().device,
            this_thread().last_error,
+           this_thread().capture_mode,
            now.streams.live(),
            now.events.live(),
            now.blocks.live(Memory::pinned),

@@ -24,6 +24,8 @@ struct Verdict {
 /// Counts the call; `name` is the entry point's, for the report.
 Verdict begin_call(Call kind, const char* name);
 vendor::Error end_call(int code);
+/// Whether the calling thread's mode forbids what is in no stream's order; the captures for whose sake it does are broken off.
+bool breaks_captures();
 
 /// `body(lock)` returns a vendor::Code, and runs with the engine's mutex held.
 template <class Body>
@@ -40,6 +42,13 @@ vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION
 template <class Body>
 vendor::Error call(Body&& body, const char* name = __builtin_FUNCTION()) {
   return call(Call::plain, static_cast<Body&&>(body), name);
+}
+
+/// What is in no stream's order, and so is refused where a capture could miss it: that breaks the capture off.
+template <class Body>
+vendor::Error call_outside_captures(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
+  return call(
+      kind, [&](Lock& lock) -> int { return breaks_captures() ? vendor::capture_unsupported : body(lock); }, name);
 }
 
 // With the engine's mutex held; each returns a vendor::Code

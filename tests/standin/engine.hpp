@@ -49,7 +49,9 @@ enum class StreamKind { blocking, independent, legacy };
 
 /// From a stream's begin to its end of capture: what is submitted to it, and to streams that join by an event, is counted, not run.
 struct Capture {
-  std::uint64_t origin = 0;  // the stream's id
+  std::uint64_t origin = 0;      // the stream's id
+  int mode = 0;                  // as the vendor numbers them
+  const void* thread = nullptr;  // the one that began it: its ThreadState
   std::size_t nodes = 0;
   bool broken = false;
   bool ended = false;

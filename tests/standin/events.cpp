@@ -46,7 +46,7 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
 }
 
 vendor::Error API(EventQuery)(vendor::EventHandle handle) {
-  return call([&](Lock&) {
+  return call_outside_captures(Call::plain, [&](Lock&) -> int {
     const auto event = state().event(handle);
     if (event == nullptr) return vendor::invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, vendor::captured_event);
@@ -56,7 +56,7 @@ vendor::Error API(EventQuery)(vendor::EventHandle handle) {
 }
 
 vendor::Error API(EventSynchronize)(vendor::EventHandle handle) {
-  return call([&](Lock& lock) {
+  return call_outside_captures(Call::plain, [&](Lock& lock) -> int {
     const auto event = state().event(handle);
     if (event == nullptr) return vendor::invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, vendor::captured_event);

@@ -12,6 +12,7 @@ struct StandinView {
   const char* fault_call;  ///< its name, or ""
   int device;              ///< of the calling thread, as is:
   int last_error;
+  int capture_mode;  ///< as the vendor numbers them
   std::size_t streams;
   std::size_t events;
   std::size_t pinned;

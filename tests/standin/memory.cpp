@@ -38,15 +38,15 @@ extern "C" {
 
 #ifdef STANDIN_CUDA
 cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned int) {
-  return call(Call::makes, [&](Lock&) { return allocate_pinned(memory, size); });
+  return call_outside_captures(Call::makes, [&](Lock&) { return allocate_pinned(memory, size); });
 }
 
 cudaError_t cudaFreeHost(void* memory) {
-  return call(Call::releases, [&](Lock& lock) { return release(lock, memory, true); });
+  return call_outside_captures(Call::releases, [&](Lock& lock) { return release(lock, memory, true); });
 }
 #else
 hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
-  return call(Call::makes, [&](Lock&) -> int {
+  return call_outside_captures(Call::makes, [&](Lock&) -> int {
     // Flags without this one would give memory that a waiting host may read stale: a bug here, though AMD's runtime allows it.
     if (flags != 0 && (flags & hipHostMallocCoherent) == 0) return vendor::invalid_value;
     return allocate_pinned(memory, size);
@@ -54,20 +54,21 @@ hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
 }
 
 hipError_t hipHostFree(void* memory) {
-  return call(Call::releases, [&](Lock& lock) { return release(lock, memory, true); });
+  return call_outside_captures(Call::releases, [&](Lock& lock) { return release(lock, memory, true); });
 }
 #endif
 
 vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int) {
-  return call([&](Lock&) -> int {
+  return call_outside_captures(Call::makes, [&](Lock&) -> int {
     if (memory == nullptr || size == 0) return vendor::invalid_value;
     return state().blocks.add_registered(memory, size) ? vendor::ok : vendor::host_memory_already_registered;
   });
 }
 
 vendor::Error API(HostUnregister)(void* memory) {
-  return call(Call::releases,
-              [&](Lock&) -> int { return state().blocks.remove_registered(memory) ? vendor::ok : vendor::host_memory_not_registered; });
+  return call_outside_captures(Call::releases, [&](Lock&) -> int {
+    return state().blocks.remove_registered(memory) ? vendor::ok : vendor::host_memory_not_registered;
+  });
 }
 
 // One address space, as on every device with unified addressing.
@@ -80,15 +81,15 @@ vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigne
 }
 
 vendor::Error API(Malloc)(void** memory, std::size_t size) {
-  return call(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::device, this_thread().device); });
+  return call_outside_captures(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::device, this_thread().device); });
 }
 
 vendor::Error API(Free)(void* memory) {
-  return call(Call::releases, [&](Lock& lock) { return release(lock, memory, false); });
+  return call_outside_captures(Call::releases, [&](Lock& lock) { return release(lock, memory, false); });
 }
 
 vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) {
-  return call(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::managed, this_thread().device); });
+  return call_outside_captures(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::managed, this_thread().device); });
 }
 
 vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHandle handle) {

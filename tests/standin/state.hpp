@@ -119,6 +119,7 @@ inline vendor::Code break_capture(Capture& capture, vendor::Code code) {
 struct ThreadState {
   int device = 0;
   int last_error = 0;
+  int capture_mode = 0;  // as the vendor numbers them
   std::map<int, StreamPtr> default_streams;
 };
 ThreadState& this_thread();

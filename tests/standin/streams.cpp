@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "calls.hpp"
@@ -53,7 +54,7 @@ vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
 
 // An answer of "not ready" asks for the work all the same: whoever polls gets there.
 vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
-  return call([&](Lock&) {
+  return call_outside_captures(Call::plain, [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (stream->kind == StreamKind::legacy) {
@@ -67,7 +68,7 @@ vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
 }
 
 vendor::Error API(StreamSynchronize)(vendor::StreamHandle handle) {
-  return call([&](Lock& lock) {
+  return call_outside_captures(Call::plain, [&](Lock& lock) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (stream->kind == StreamKind::legacy) {
@@ -110,13 +111,21 @@ vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::Captur
   });
 }
 
-vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode) {
+vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
+  return call([&](Lock&) {
+    if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) || *mode > API(StreamCaptureModeRelaxed)) return vendor::invalid_value;
+    *mode = static_cast<vendor::CaptureMode>(std::exchange(this_thread().capture_mode, static_cast<int>(*mode)));
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode mode) {
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (stream->kind == StreamKind::legacy) return vendor::capture_unsupported;
     if (stream->capturing()) return vendor::invalid_value;
-    stream->capture = std::make_shared<Capture>(Capture{stream->id});
+    stream->capture = std::make_shared<Capture>(Capture{stream->id, static_cast<int>(mode), &this_thread()});
     state().captures.push_back(stream->capture);
     return vendor::ok;
   });

@@ -62,7 +62,7 @@ StandinView Checker::view() const {
 Checker::Snapshot Checker::snapshot() const {
   const StandinView now = view();
   // Once a stream is set, asking makes no runtime call; before that the first attempt of every scenario sets one.
-  return {live_objects(), now.device, now.calls == 0 ? 0 : runnel::detail::current.id, now.last_error};
+  return {live_objects(), now.device, now.calls == 0 ? 0 : runnel::detail::current.id, now.last_error, now.capture_mode};
 }
 
 void Checker::violation(const char* format, ...) {
@@ -112,6 +112,7 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   // Where no call works any more, the device cannot be set back either.
   if (sound() && now.device != before.device) violation("%s: device %d was current, now %d", what, before.device, now.device);
   if (then.calls > 0 && now.stream != before.stream && before.stream != 0) violation("%s: another stream is current", what);
+  if (sound() && now.capture_mode != before.capture_mode) violation("%s: another capture mode is left behind", what);
   if (sound() && now.last_error != before.last_error) violation("%s: last error %d left behind", what, now.last_error);
 }
 
@@ -131,6 +132,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // asked for its side effect
   const bool harmless = is_first_use || is_look || is_full    // no memory: asked again once what is kept for later is freed
                         || ends_with(call, "SetDevice")       // setting back, which is tried again
+                        || ends_with(call, "CaptureMode")     // likewise
                         || ends_with(call, "GetDeviceCount")  // counted again, to say why there is none
                         || now.fault_in_release               // the object is gone for its owner
                         || (is_query && fault_.code == 600)   // not ready is an answer

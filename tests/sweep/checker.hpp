@@ -74,6 +74,8 @@ class Checker {
   }
   /// Whether data and order can be relied on: no lost context.
   [[nodiscard]] bool sound() const { return !view().sticky; }
+  /// Whether the fault has come up.
+  [[nodiscard]] bool faulted() const { return view().faulted; }
   /// That many default streams, which never end, keep the event that others wait for.
   void keeps_events(std::size_t count) { kept_events_ = count; }
   /// The library makes a stream of its own for memory that outlives its stream, and keeps it.
@@ -92,6 +94,7 @@ class Checker {
     int device;
     std::uint64_t stream;
     int last_error;
+    int capture_mode;
   };
   [[nodiscard]] StandinView view() const;
   [[nodiscard]] Snapshot snapshot() const;
@@ -118,6 +121,7 @@ bool Checker::attempt(const char* what, F&& f) {
       f();
       const StandinView now = view();
       if (now.faulted && !then.faulted) absorbed(what, now);
+      if (!now.sticky && now.capture_mode != then.capture_mode) violation("%s: another capture mode is left behind", what);
       return true;
     } catch (const runnel::Error& error) {
       thrown(what, error);

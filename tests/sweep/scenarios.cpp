@@ -553,6 +553,98 @@ void native_handles(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+/// A block goes to nobody else while a stream may be at work on it, whatever failed when it was given back, or when its stream ended.
+void pinned_given_back(Checker& c, bool stream_ends) {
+  Bystander b;
+  if (!b.start(c)) return;
+  constexpr std::size_t size = 4096;  // of a class of its own
+  std::optional<Stream> stream;
+  std::optional<DeviceBuffer<int>> there;
+  std::optional<PinnedBuffer<int>> block;
+  std::array<std::optional<PinnedBuffer<int>>, 2> others;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { there.emplace(size, *b.stream); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { block.emplace(size); })) return;
+  std::fill(block->begin(), block->end(), 5);
+  Gate gate;
+  if (!gate.close_on(c, *stream)) return;
+  if (!c.attempt("copy", [&] { copy(*stream, *there, *block); })) return;
+  std::optional<Event> end;
+  if (!c.attempt("Event", [&] { end.emplace(*stream); })) return;
+  if (stream_ends) stream.reset();
+  const void* const used = block->data();
+  block.reset();
+  for (auto& other : others) {
+    if (!c.attempt("PinnedBuffer", [&] { other.emplace(size); })) return;
+    c.require(other->data() != used, "a pinned block is handed out while a stream may still read it");
+    std::fill(other->begin(), other->end(), 6);
+  }
+  if (!c.attempt("trim_pinned", [] { trim_pinned(); })) return;
+  gate.open();
+  if (!c.attempt("synchronize", [&] { end->synchronize(); })) return;
+  if (!c.attempt("copy", [&] { copy(*b.stream, *others[0], *there); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  c.require(std::count((*others[0]).begin(), (*others[0]).end(), 5) == static_cast<std::ptrdiff_t>(size), "another owner's bytes arrived");
+  static_cast<void>(b.check(c));
+}
+void pinned_given_back_first(Checker& c) { pinned_given_back(c, false); }
+void pinned_given_back_last(Checker& c) { pinned_given_back(c, true); }
+
+/// The vendor's own function for captures, which the library has none for.
+template <class... Arguments>
+int vendor(const std::string& name, Arguments... arguments) {
+  void* function = dlsym(RTLD_DEFAULT, ("cuda" + name).c_str());
+  if (function == nullptr) function = dlsym(RTLD_DEFAULT, ("hip" + name).c_str());
+  return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
+}
+
+/// What the library does for itself in a capture leaves it whole, also where a call for that failed.
+void captures(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  constexpr std::size_t size = 4096;
+  std::optional<Stream> other, captured;
+  std::optional<DeviceBuffer<int>> there;
+  auto& source = *new std::vector<int>(numbers(large));  // never freed, as in copies_staged
+  std::vector<unsigned char> mine(10000);
+  if (!c.attempt("Stream", [&] { other.emplace(); })) return;
+  if (!c.attempt("Stream", [&] { captured.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { there.emplace(large, *other); })) return;
+  if (!c.attempt("staged copy", [&] { copy(*other, *there, source); })) return;
+  if (!c.attempt("synchronize", [&] { other->synchronize(); })) return;
+  const native::stream handle = captured->native();
+  bool capturing = false;
+  for (int i = 0; i < 2 && !capturing; ++i) {  // a fault may come up in the runtime's own calls too
+    static_cast<void>(vendor("StreamBeginCapture", handle, 0));
+    static_cast<void>(vendor("GetLastError"));
+    if (!c.attempt("is_capturing", [&] { capturing = captured->is_capturing(); })) return;
+  }
+  {
+    std::optional<PinnedBuffer<int>> block, another;
+    std::optional<HostRegistration> pin;
+    std::optional<ManagedBuffer<int>> managed;
+    if (!c.attempt("PinnedBuffer", [&] { block.emplace(size); })) return;
+    if (!c.attempt("copy", [&] { copy(*other, DeviceSpan<int>{there->data(), size}, *block); })) return;
+    block.reset();
+    if (!c.attempt("PinnedBuffer", [&] { another.emplace(size); })) return;
+    if (!c.attempt("HostRegistration", [&] { pin.emplace(mine.data(), mine.size()); })) return;
+    if (!c.attempt("ManagedBuffer", [&] { managed.emplace(size); })) return;
+  }
+  if (!c.attempt("trim_staging", [] { trim_staging(); })) return;
+  if (!c.attempt("trim_pinned", [] { trim_pinned(); })) return;
+  if (!c.attempt("is_capturing", [&] { c.require(captured->is_capturing(), "the capture is over"); })) return;
+  void* graph = nullptr;
+  const bool faulted_before = c.faulted();
+  const int ended = vendor("StreamEndCapture", handle, &graph);
+  const bool failed_here = c.faulted() && !faulted_before;
+  if (failed_here) static_cast<void>(vendor("StreamEndCapture", handle, &graph));
+  static_cast<void>(vendor("GetLastError"));
+  if (c.sound()) c.require(ended == 0 || failed_here, "the capture is broken");
+  if (!c.attempt("synchronize", [&] { captured->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
 void bounded_waits(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -628,6 +720,9 @@ constexpr Scenario scenarios[] = {
     {"buffers", buffers},
     {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
     {"native_handles", native_handles},
+    {"pinned_given_back_first", pinned_given_back_first},
+    {"pinned_given_back_last", pinned_given_back_last},
+    {"captures", captures},
     {"bounded_waits", bounded_waits},
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},

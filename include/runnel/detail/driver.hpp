@@ -67,6 +67,12 @@ enum class Attribute {
 [[nodiscard]] status stream_device(native::stream, int& device) noexcept;
 /// Whether what is submitted goes into a graph instead of being done. Leaves the capture as it is, also where that is broken already.
 [[nodiscard]] status stream_is_capturing(native::stream, bool& capturing) noexcept;
+/// What a thread may call while streams are captured. Calls that are not part of any stream's order (to allocate, to free, to ask) are
+/// refused, and break the capture off: in `global`, of the thread's own captures and of other threads' global ones; in `own_only`, of the
+/// thread's own; in `relaxed`, none. Captures that were begun as relaxed do not count.
+enum class CaptureMode { global, own_only, relaxed };
+/// Swaps the calling thread's mode with this one.
+[[nodiscard]] status exchange_capture_mode(CaptureMode& mode) noexcept;
 [[nodiscard]] status stream_wait_event(native::stream, native::event) noexcept;
 /// Calls `function(data)` once, after earlier work and before later work.
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;

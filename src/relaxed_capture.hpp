@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Around what the library asks of the runtime by itself, or to own memory and handles: none of that is part of what a stream is told, so
+/// it does not end a capture, neither of the calling thread nor of another. Two runtime calls, so not for where nothing else is called.
+#pragma once
+
+#include <runnel/detail/driver.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+class RelaxedCapture {
+ public:
+  // A call that fails once may work the next time; that it was done all the same shows in what was found.
+  RelaxedCapture() noexcept {
+    for (int attempt = 0; attempt < 2 && found_ == driver::CaptureMode::relaxed; ++attempt)
+      if (exchange(found_)) return;
+  }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  ~RelaxedCapture() {
+    if (found_ == driver::CaptureMode::relaxed) return;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      driver::CaptureMode back = found_;
+      if (exchange(back)) return;
+    }
+  }
+
+ private:
+  [[nodiscard]] static bool exchange(driver::CaptureMode& mode) noexcept {
+    const driver::status s = driver::exchange_capture_mode(mode);
+    if (s != driver::ok) driver::forget_error(s);
+    return s == driver::ok;
+  }
+
+  driver::CaptureMode found_ = driver::CaptureMode::relaxed;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

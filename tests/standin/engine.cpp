@@ -145,6 +145,8 @@ void Engine::wake() {
 }
 
 bool Engine::runnable(const Operation& operation, Clock::time_point now) const {
+  const std::size_t at_a_time = settings().host_functions;
+  if (operation.is_host_function && at_a_time != 0 && host_functions_ >= at_a_time) return false;
   if (operation.due <= now) return true;
   return operation.demanded && scheduler_ != Scheduler::random;
 }
@@ -154,7 +156,7 @@ std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
   for (std::size_t i = 0; i < ready_.size(); ++i) {
     if (runnable(*ready_[i], now)) {
       found.push_back(i);
-    } else {
+    } else if (ready_[i]->due > now) {
       next = std::min(next, ready_[i]->due);
     }
   }
@@ -182,6 +184,7 @@ void Engine::work() {
     const OperationPtr operation = ready_[i];
     ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
     operation->begun = true;
+    if (operation->is_host_function) ++host_functions_;
     if (!ready_.empty()) wake();
     lock.unlock();
     if (operation->run) {
@@ -191,6 +194,7 @@ void Engine::work() {
       operation->run = nullptr;
     }
     lock.lock();
+    if (operation->is_host_function) --host_functions_;
     complete(*operation);
   }
 }

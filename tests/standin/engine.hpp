@@ -129,6 +129,7 @@ class Engine {
   std::map<std::pair<int, std::uint64_t>, Channel> channels_;  // by device and number
   std::uint64_t next_number_ = 1;
   int idle_ = 0;
+  std::size_t host_functions_ = 0;  // that are running
 };
 
 /// Never destroyed: threads of the process may still use it while it exits.

@@ -57,6 +57,7 @@ Settings read() {
   s.memory = static_cast<std::size_t>(number_of("STANDIN_MEMORY_MIB", 4096)) << 20U;
   s.channels = static_cast<std::size_t>(number_of("STANDIN_CHANNELS", 0));
   s.channel_depth = static_cast<std::size_t>(number_of("STANDIN_CHANNEL_DEPTH", 1024));
+  s.host_functions = static_cast<std::size_t>(number_of("STANDIN_HOST_FUNCTIONS", 0));
   s.pools = number_of("STANDIN_POOLS", 1) != 0;
   s.peers = number_of("STANDIN_PEERS", 1) != 0;
   s.memory_operations = number_of("STANDIN_MEMORY_OPERATIONS", 1) != 0;

@@ -32,6 +32,7 @@ struct Settings {
   std::size_t memory;    // of each device, and of pinned memory as a whole
   std::size_t channels;  // 0: one for each stream
   std::size_t channel_depth;
+  std::size_t host_functions;  // that run at a time; 0: any number
   bool pools;
   bool peers;
   bool memory_operations;

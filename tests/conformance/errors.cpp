@@ -172,15 +172,12 @@ std::vector<BadCall> bad_calls() {
   };
   for (const auto& [function, call] : of_devices)
     for (const auto& [name, ordinal] : ordinals)
-      add(std::string{function} + "_Device" + name, errc::invalid_device,
-          [call = call, ordinal = ordinal](Things&) { call(Device{ordinal}); });
+      add(std::string{function} + "_Device" + name, errc::invalid_device, [f = call, bad = Device{ordinal}](Things&) { f(bad); });
   for (const auto& [name, ordinal] : ordinals) {
-    add(std::string{"Stream_from_native_Device"} + name, errc::invalid_device, [ordinal = ordinal](Things& on) {
-      static_cast<void>(Stream::from_native(on.stream.native(), Device{ordinal}, Ownership::borrow));
-    });
-    add(std::string{"Event_from_native_Device"} + name, errc::invalid_device, [ordinal = ordinal](Things& on) {
-      static_cast<void>(Event::from_native(on.recorded.native(), Device{ordinal}, Ownership::borrow));
-    });
+    add(std::string{"Stream_from_native_Device"} + name, errc::invalid_device,
+        [bad = Device{ordinal}](Things& on) { static_cast<void>(Stream::from_native(on.stream.native(), bad, Ownership::borrow)); });
+    add(std::string{"Event_from_native_Device"} + name, errc::invalid_device,
+        [bad = Device{ordinal}](Things& on) { static_cast<void>(Event::from_native(on.recorded.native(), bad, Ownership::borrow)); });
   }
 
   // Each pair of pointers and sizes that is wrong, for each function that takes such a pair.
@@ -230,13 +227,13 @@ std::vector<BadCall> bad_calls() {
       {"Stage", Pageable::stage}, {"Block", Pageable::block}, {"Refuse", Pageable::refuse}};
   for (const auto& range : ranges)
     for (const auto& [policy_name, policy] : policies) {
-      add(std::string{"copy_bytes_"} + range.name + policy_name, errc::invalid_argument, [range, policy = policy](Things& on) {
+      add(std::string{"copy_bytes_"} + range.name + policy_name, errc::invalid_argument, [range, pageable = policy](Things& on) {
         const auto [to, from] = range.pointers(on);
-        copy_bytes(on.stream, to, from, range.bytes, policy);
+        copy_bytes(on.stream, to, from, range.bytes, pageable);
       });
-      add(std::string{"copy_2d_"} + range.name + policy_name, errc::invalid_argument, [range, policy = policy](Things& on) {
+      add(std::string{"copy_2d_"} + range.name + policy_name, errc::invalid_argument, [range, pageable = policy](Things& on) {
         const auto [to, from] = range.pointers(on);
-        copy_2d(on.stream, to, range.bytes, from, range.bytes, range.bytes, 2, policy);
+        copy_2d(on.stream, to, range.bytes, from, range.bytes, range.bytes, 2, pageable);
       });
     }
   add("copy_bytes_current_Null", errc::invalid_argument, [](Things&) { copy_bytes(nullptr, nullptr, 8); });

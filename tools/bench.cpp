@@ -76,7 +76,7 @@ OverlapSizes chosen_sizes(const BenchCommand& command) {
 
 void print_table(const Results& r) {
   std::printf("runnel %s, %s backend, %s\n", RUNNEL_VERSION, RUNNEL_BACKEND, r.device.c_str());
-  std::printf("%u host processors, %d staging workers\n", std::thread::hardware_concurrency(), runnel::staging_options().workers);
+  std::printf("host processors: %u, staging workers: %d\n", std::thread::hardware_concurrency(), runnel::staging_options().workers);
 
   std::printf("\ncopies of %s      pinned memory                 ordinary memory\n", to_text(r.link_bytes).c_str());
   std::printf("%-22s %10s %16s %13s %16s\n", "", "GB/s", "caller held, us", "GB/s", "caller held, us");
@@ -94,7 +94,7 @@ void print_table(const Results& r) {
     std::printf("\n2x + 1 of every byte of %s in chunks of %s, %zu in flight%s\n", to_text(r.sizes.bytes).c_str(),
                 to_text(r.sizes.chunk).c_str(), r.sizes.in_flight, r.sizes.devices.size() > 1 ? " on each device" : "");
     if (host_backend)
-      std::printf("(%u rounds, so that computing lasts about as long as the transfers)\n", r.overlaps->rounds);
+      std::printf("(rounds: %u, so that computing lasts about as long as the transfers)\n", r.overlaps->rounds);
     else
       std::printf("limit, both ways at once from pinned memory: %.2f GB/s each way\n", r.overlaps->limit);
     std::printf("  %-10s %-22s %10s %10s %10s\n", "memory", "strategy", "GB/s", "of limit", "speed-up");

@@ -28,16 +28,20 @@ constexpr const char* operation = "fill memory";
   return detail::kind_of(to, bytes, kind, use, operation) == MemoryKind::pageable;
 }
 
-/// Says what is wrong where a fill was refused because the memory is another device's.
-void require_reached(driver::status status, const void* to, const detail::Slot& slot) {
-  if (status == driver::ok) [[likely]]
+/// Enqueues it where the memory can be reached, and says what is wrong where it was refused because it is another device's.
+template <class Enqueue>
+void enqueue_fill(const detail::Slot& slot, const void* to, Enqueue enqueue) {
+  detail::reach(slot.device, to, operation);
+  const detail::ScopedDevice on{slot.device, operation};  // see copy.cpp
+  const driver::status s = enqueue(slot.handle);
+  if (s == driver::ok) [[likely]]
     return;
-  driver::forget_error(status);
+  driver::forget_error(s);
   PointerInfo info{MemoryKind::pageable, Device{0}};
   if (driver::pointer_info(info, to) == driver::ok && info.kind == MemoryKind::device && info.device.ordinal() != slot.device)
     detail::throw_error(errc::peer_access, operation,
                         "the memory is on another device than the stream: enable peer access, or use a stream there");
-  detail::throw_status(status, operation);
+  detail::throw_status(s, operation);
 }
 
 void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
@@ -50,11 +54,9 @@ void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char valu
     return stream.launch_host_func([=] {
       for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<unsigned char*>(to) + row * pitch, value, width);
     });
-  detail::reach(slot.device, to, operation);
-  const detail::ScopedDevice on{slot.device, operation};  // see copy.cpp
-  require_reached(height == 1 ? driver::fill_async(to, value, 1, width, slot.handle)
-                              : driver::fill_2d_async(to, pitch, value, width, height, slot.handle),
-                  to, slot);
+  enqueue_fill(slot, to, [&](native::stream handle) {
+    return height == 1 ? driver::fill_async(to, value, 1, width, handle) : driver::fill_2d_async(to, pitch, value, width, height, handle);
+  });
 }
 
 /// Writes the pattern again and again.
@@ -94,9 +96,7 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
   if (size == 2 || size == 4) {
     std::uint32_t number = 0;
     std::memcpy(&number, value, size);
-    reach(slot.device, to, operation);
-    const ScopedDevice on{slot.device, operation};
-    return require_reached(driver::fill_async(to, number, size, count, slot.handle), to, slot);
+    return enqueue_fill(slot, to, [&](native::stream handle) { return driver::fill_async(to, number, size, count, handle); });
   }
   refuse_in_capture(slot, operation, "elements of this width are filled from memory that does not live as long as a graph");
   // No runtime sets wider elements: seed a few, then double what is there.

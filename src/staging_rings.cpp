@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staging_rings.hpp"
+
+#include "check.hpp"
+#include "parse_size.hpp"
+#include "process.hpp"
+#include "relaxed_capture.hpp"
+#include "staging_workers.hpp"
+
+#include <runnel/detail/driver.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+// A piece costs the stream about 10 us beside its copy (a wait, a write, and the gap around them), so that small pieces are slow; but
+// a large one would be long in the filling. So pieces are large, and several workers move the parts of one.
+constexpr std::size_t smallest_slot = std::size_t{512} << 10;
+
+[[nodiscard]] std::size_t from_environment(const char* name) noexcept {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? 0 : parse_size(text).value_or(0);
+}
+
+}  // namespace
+
+// Never destroyed: a copy may be staged as late as statics die.
+StagingRings& staging_rings() {
+  static StagingRings& instance = *new StagingRings;
+  return instance;
+}
+
+void StagingRings::fill_in_options() {
+  StagingOptions o = options_.value_or(StagingOptions{});
+  if (o.workers == 0) o.workers = static_cast<int>(std::min<std::size_t>(from_environment("RUNNEL_STAGING_WORKERS"), 64));
+  if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
+  if (o.chunk == 0) o.chunk = from_environment("RUNNEL_STAGING_CHUNK");
+  if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
+  o.chunk = std::clamp(o.chunk, smallest_slot, std::size_t{1} << 30);
+  if (o.memory == 0) o.memory = from_environment("RUNNEL_STAGING_MEMORY");
+  if (o.memory == 0) o.memory = std::size_t{512} << 20;
+  options_ = o;
+}
+
+void StagingRings::configure(const StagingOptions& options) {
+  constexpr const char* operation = "set staging options";
+  if (options.workers < 0) throw_error(errc::invalid_argument, operation, "the number of workers is negative");
+  const std::lock_guard lock{mutex_};
+  if (started_) throw_error(errc::not_permitted, operation, "a copy has been staged already");
+  options_ = options;
+}
+
+StagingOptions StagingRings::options() {
+  const std::lock_guard lock{mutex_};
+  if (!started_) {
+    const std::optional<StagingOptions> set = options_;
+    fill_in_options();
+    return *std::exchange(options_, set);
+  }
+  return *options_;
+}
+
+/// The stream's own ring, or an idle one that is large enough.
+Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
+  Ring* best = nullptr;
+  for (const auto& ring : rings_) {
+    if (ring->data == nullptr || ring->given_up.load(std::memory_order_acquire)) continue;
+    const bool idle = ring->active.load(std::memory_order_acquire) == 0;
+    if (ring->owner == owner && (!idle || ring->slot_bytes >= slot_bytes)) return ring.get();  // one ring a stream while it is in use
+    if (idle && ring->slot_bytes >= slot_bytes && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
+  }
+  return best;
+}
+
+Ring& StagingRings::make_ring(std::size_t slot_bytes, const char* operation) {
+  const RelaxedCapture relaxed;
+  const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
+  Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
+  if (ring == nullptr) {
+    void* values = nullptr;
+    check(driver::malloc_host(values, Ring::values_bytes), operation);
+    std::memset(values, 0, Ring::values_bytes);
+    ring = rings_.emplace_back(std::make_unique<Ring>(static_cast<std::uint32_t*>(values))).get();
+  }
+  void* data = nullptr;
+  check(driver::malloc_host(data, slot_bytes * slots_per_ring), operation);
+  ring->data = static_cast<unsigned char*>(data);
+  ring->slot_bytes = slot_bytes;
+  pinned_ += slot_bytes * slots_per_ring;
+  return *ring;
+}
+
+Ring& StagingRings::ring_for(const Slot& slot, std::size_t bytes, const char* operation) {
+  const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
+  const std::lock_guard lock{mutex_};
+  if (!started_) {
+    fill_in_options();
+    staging_workers().start(options_->workers);
+    started_ = true;
+  }
+  // A sixteenth of the copy, so that the device starts early; rounded to powers of 2, so that rings can serve many.
+  std::size_t slot_bytes = smallest_slot;
+  while (slot_bytes * 2 <= options_->chunk && slot_bytes * 16 < bytes) slot_bytes *= 2;
+
+  Ring* ring = find_ring(id, slot_bytes);
+  if (ring == nullptr && pinned_ + slot_bytes * slots_per_ring > options_->memory) {
+    slot_bytes = smallest_slot;  // over the limit a stream gets the smallest ring: slower, but never stuck behind another stream
+    ring = find_ring(id, slot_bytes);
+  }
+  if (ring == nullptr) ring = &make_ring(slot_bytes, operation);
+  ring->owner = id;
+  ring->active.fetch_add(1, std::memory_order_acq_rel);
+  return *ring;
+}
+
+void StagingRings::trim() {
+  std::vector<void*> unused;
+  {
+    const std::lock_guard lock{mutex_};
+    for (const auto& ring : rings_) {
+      if (ring->data == nullptr || !ring->unused()) continue;
+      unused.push_back(std::exchange(ring->data, nullptr));
+      pinned_ -= ring->slot_bytes * slots_per_ring;
+    }
+  }
+  if (unused.empty()) return;
+  const RelaxedCapture relaxed;
+  for (void* const block : unused)
+    if (const driver::status s = driver::free_host(block); s != driver::ok) driver::forget_error(s);
+}
+
+}  // namespace detail
+
+void set_staging_options(const StagingOptions& options) { detail::staging_rings().configure(options); }
+StagingOptions staging_options() { return detail::staging_rings().options(); }
+void trim_staging() {
+  detail::enter("trim staging memory");
+  detail::staging_rings().trim();
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

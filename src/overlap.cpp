@@ -65,6 +65,8 @@ class OverlapRun {
       std::jthread finisher{[this] { finish_all(); }};
       submit_all();
     }
+    if (failure_.cause == nullptr)
+      for (const auto& lane : lanes_) lane->finish();
     lanes_.clear();  // waits for whatever a failure left on its way
     if (failure_.cause != nullptr) throw_overlap_error(failure_.chunk, failure_.step, failure_.cause);
     result_.time = OverlapClock::now() - start_;
@@ -222,7 +224,8 @@ class OverlapRun {
     const bool free = changed_.wait(lock, options_.stop, [&] { return failure_.cause != nullptr || chunk - finished_ < places; });
     if (!free || options_.stop.stop_requested()) {
       // What is stopped after its last chunk was not stopped.
-      result_.stopped = !plan_.items || next_item_ < *plan_.items;
+      const bool sources_ended = std::any_of(read_.begin(), read_.end(), [&](const Read& r) { return r.ended && r.until == next_item_; });
+      result_.stopped = plan_.items ? next_item_ < *plan_.items : !sources_ended;
       return false;
     }
     return failure_.cause == nullptr;

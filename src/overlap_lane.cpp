@@ -33,6 +33,17 @@ void mark(const std::unique_ptr<OverlapPlace::Marks>& marks, TimedEvent OverlapP
   if (marks != nullptr) stream.record_event((*marks).*which);
 }
 
+/// Waits for the stream. The first time it may say what made its way to the caller already, or came from a chunk after the one that did;
+/// or the call failed, and works the next time.
+[[nodiscard]] bool has_ended(StreamRef stream) noexcept {
+  for (int attempt = 0; attempt < 3; ++attempt) try {
+      stream.synchronize();
+      return true;
+    } catch (...) {
+    }
+  return false;
+}
+
 [[nodiscard]] std::byte* bytes_at(void* data, std::size_t bytes) noexcept { return static_cast<std::byte*>(data) + bytes; }
 
 }  // namespace
@@ -70,14 +81,16 @@ OverlapLane::OverlapLane(const OverlapPlan& plan, Device device, bool record_tim
 
 OverlapLane::~OverlapLane() {
   bool all_well = true;
-  for (const Stream& stream : streams_) try {
-      stream.synchronize();
-    } catch (...) {  // it made its way to the caller already, or came from a chunk after the one that did
-      all_well = false;
-    }
+  if (!finished_)
+    for (const Stream& stream : streams_) all_well = has_ended(stream) && all_well;
   slots_.clear();
   if (all_well)
     for (Stream& stream : streams_) keep_overlap_stream(std::move(stream));
+}
+
+void OverlapLane::finish() {
+  for (const Stream& stream : streams_) stream.synchronize();
+  finished_ = true;
 }
 
 /// Finds a mark in a stream and the host's time of it, so that both kinds of times fit together. The mark lies between two looks at the
@@ -187,7 +200,7 @@ void OverlapLane::submit_filtered(std::size_t n) {
   using Marks = OverlapPlace::Marks;
   OverlapPlace& here = place(n);
   here.counted.synchronize();
-  deliver_failure_of(live_slot(steps(n).compute), here.chunk->index + 1);
+  deliver_failures(n);
   const std::size_t room = plan_.output_elements(here.chunk->count);
   here.out_elements = here.count[0];
   if (here.out_elements > room) {
@@ -208,7 +221,13 @@ void OverlapLane::submit_filtered(std::size_t n) {
 void OverlapLane::wait(std::size_t n) {
   OverlapPlace& here = place(n);
   here.returned.synchronize();
-  deliver_failure_of(live_slot(steps(n).compute), here.chunk->index + 1);
+  deliver_failures(n);
+}
+
+/// Copies of ordinary memory fail in the streams that carry them, and do not say for which chunk: it is this one or one behind it.
+void OverlapLane::deliver_failures(std::size_t n) {
+  const Steps step = steps(n);
+  for (const StreamRef stream : {step.in, step.compute, step.out}) deliver_failure_of(live_slot(stream), place(n).chunk->index + 1);
 }
 
 void OverlapLane::read_times(OverlapPlace& here) const {

@@ -42,7 +42,7 @@ class OverlapLane {
   OverlapLane(const OverlapPlan& plan, Device device, bool record_times, OverlapClock::time_point start);
   OverlapLane(const OverlapLane&) = delete;
   OverlapLane& operator=(const OverlapLane&) = delete;
-  /// Nothing is in flight afterwards.
+  /// Nothing is in flight afterwards, unless the device is lost.
   ~OverlapLane();
 
   [[nodiscard]] Device device() const noexcept { return device_; }
@@ -55,6 +55,8 @@ class OverlapLane {
   void submit_filtered(std::size_t n);
   /// Waits until the chunk is all done, and throws what it left behind.
   void wait(std::size_t n);
+  /// Waits until nothing is in flight. @throws what a stream has to say at the end
+  void finish();
   /// When its steps were.
   void read_times(OverlapPlace& here) const;
 
@@ -73,6 +75,7 @@ class OverlapLane {
   void copy_in(const OverlapPlace& here, Slot& memory, StreamRef stream) const;
   void compute(OverlapPlace& here, Slot& memory, StreamRef stream, const OverlapFunction& function) const;
   void copy_out(OverlapPlace& here, Slot& memory, StreamRef stream) const;
+  void deliver_failures(std::size_t n);
 
   const OverlapPlan& plan_;
   Device device_;
@@ -83,6 +86,7 @@ class OverlapLane {
   std::vector<OverlapPlace> places_;
   TimedEvent zero_;
   std::chrono::nanoseconds zero_at_{};  // since the start of the run
+  bool finished_ = false;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,6 +2,7 @@
 #include "overlap_streams.hpp"
 
 #include "device_table.hpp"
+#include "stream_slots.hpp"
 
 #include <array>
 #include <mutex>
@@ -22,14 +23,16 @@ constinit std::array<Kept, max_devices> kept{};
 }  // namespace
 
 Stream take_overlap_stream(Device device) {
-  native::stream handle{};
   {
     const std::lock_guard lock{mutex};
     Kept& here = kept[static_cast<std::size_t>(device.ordinal())];
-    if (here.count > 0) handle = here.streams[--here.count];
+    if (here.count > 0) {
+      Stream stream = Stream::from_native(here.streams[here.count - 1], device, Ownership::take);
+      --here.count;  // only now is it the caller's
+      return stream;
+    }
   }
-  if (handle == nullptr) return Stream{device, {.name = "overlap"}};
-  return Stream::from_native(handle, device, Ownership::take);
+  return Stream{device, {.name = "overlap"}};
 }
 
 void keep_overlap_stream(Stream stream) noexcept try {
@@ -37,6 +40,7 @@ void keep_overlap_stream(Stream stream) noexcept try {
   const std::lock_guard lock{mutex};
   Kept& here = kept[device];
   if (here.count == most_kept) return;
+  live_slot(stream).idle_at_end = true;
   here.streams[here.count] = stream.release();
   ++here.count;
 } catch (...) {  // then it ends here

@@ -72,6 +72,7 @@ void free_slot(Slot* slot) noexcept {
     slot->has_failure.store(false, std::memory_order_relaxed);
   }
   slot->is_default = false;
+  slot->idle_at_end = false;
   slot->attachments.store(nullptr, std::memory_order_relaxed);  // where they could not be destroyed, they are left
   slot->thread = nullptr;
   slot->owned = false;
@@ -128,7 +129,7 @@ void deliver_failure_of(Slot& slot, std::uint64_t label) {
     return;
   {
     const std::lock_guard lock{slot.failure_mutex};
-    if (slot.failure_label != label) return;
+    if (slot.failure_label != label && slot.failure_label != 0) return;
   }
   deliver_failure(slot);
 }

@@ -28,6 +28,7 @@ struct Slot : StreamSlot {
   // See stream_uses.hpp; the first is guarded by its lock.
   std::size_t memory_uses = 0;
   std::atomic<int> held{0};
+  bool idle_at_end = false;  // whoever ends it has waited for it
 
   Slot* next_free = nullptr;
 };
@@ -50,7 +51,7 @@ void free_slot(Slot* slot) noexcept;
 void keep_failure(StreamSlot* slot, std::uint64_t id, std::exception_ptr failure, std::uint64_t label) noexcept;
 /// Throws what was kept, once.
 void deliver_failure(Slot& slot);
-/// The same for one of the functions with that label only.
+/// The same for what has that label or none.
 void deliver_failure_of(Slot& slot, std::uint64_t label);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -50,17 +50,16 @@ std::uint64_t begin_retiring(Slot& slot) noexcept {
   return registry().retired.count(id) > 0;
 }
 
-/// @param event null: nothing could be recorded
-void close(std::uint64_t id, native::event event, int device) noexcept {
+void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   {
     const std::lock_guard lock{registry().lock};
     const auto found = registry().retired.find(id);
     if (found != registry().retired.end()) {
-      found->second.remainder = {event != nullptr ? Remainder::State::recorded : Remainder::State::lost, event};
+      found->second.remainder = remainder;
       return;
     }
   }
-  if (event != nullptr) return_event(event, device, {});  // the last use ended meanwhile
+  if (remainder.event != nullptr) return_event(remainder.event, device, {});  // the last use ended meanwhile
 }
 
 /// In a capture an event would mark a node of the graph, and asking for it would break the capture off.
@@ -86,6 +85,12 @@ void close(std::uint64_t id, native::event event, int device) noexcept {
   driver::forget_error(s);
   return_event(event, slot.device, {});
   return {};
+}
+
+[[nodiscard]] Remainder end_of(const Slot& slot) noexcept {
+  if (slot.idle_at_end) return {Remainder::State::passed, {}};
+  const native::event event = record_on(slot, InCapture::never);
+  return {event != nullptr ? Remainder::State::recorded : Remainder::State::lost, event};
 }
 
 void destroy_attachments(Slot& slot) noexcept {
@@ -157,7 +162,7 @@ void retire_slot(Slot* slot) noexcept {
   if (mode == Release::never) return free_slot(slot);
   const std::uint64_t id = begin_retiring(*slot);
   // Of a stream that belongs to somebody else, the handle may be gone when the others' turn comes.
-  if (mode == Release::later && !slot->owned) close(id, {}, slot->device);
+  if (mode == Release::later && !slot->owned) close(id, {Remainder::State::lost, {}}, slot->device);
   if (mode == Release::now)
     finish_retiring(*slot, id);
   else
@@ -166,8 +171,7 @@ void retire_slot(Slot* slot) noexcept {
 
 void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // for a runtime call or two
-  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open)
-    close(id, record_on(slot, InCapture::never), slot.device);
+  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, end_of(slot), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   destroy_attachments(slot);
   const native::stream handle = slot.handle;

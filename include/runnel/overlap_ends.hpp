@@ -203,7 +203,8 @@ template <class... Ends>
 
 }  // namespace detail
 
-/// Several inputs, which have the same number of items: ranges, rows() and sources. The function gets a span of each.
+/// Several inputs, which have the same number of items: ranges, rows() and sources. The function gets a span of each. A source is not asked
+/// for more than the inputs before it, or any range, have.
 template <class... Ends>
 [[nodiscard]] auto inputs(Ends&&... ends) {
   return Inputs<Ends...>{{std::forward<Ends>(ends)...}};

@@ -3,6 +3,8 @@
 /// what goes wrong arrives with nothing left in flight. What is computed here are copies within the device, so that any backend can.
 #include "support.hpp"
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -371,6 +373,46 @@ TEST_P(OverlapStrategies, TellWhatTheLibraryThrew) {
             errc::invalid_argument);
 }
 
+/// Whole pages of the system's own, so that one can lose its permission.
+class Pages {
+ public:
+  static constexpr std::size_t count = 8, bytes = std::size_t{256} << 10;  // a "page" is more than a copy that the runtime may do at once
+  Pages() : begin_{mmap(nullptr, count * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
+    if (begin_ == MAP_FAILED) throw std::bad_alloc{};
+    std::memset(begin_, 1, count * bytes);
+  }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages() { munmap(begin_, count * bytes); }
+  [[nodiscard]] std::span<char> span() const { return {static_cast<char*>(begin_), count * bytes}; }
+  void forbid(std::size_t page, int protection) const { ASSERT_EQ(mprotect(span().data() + page * bytes, 4096, protection), 0); }
+
+ private:
+  void* begin_;
+};
+
+TEST_P(OverlapStrategies, TellOfPagesThatCannotBeTouched) {
+  if (!conformance::pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
+  constexpr std::size_t bad = 5;
+  std::vector<char> ordinary(Pages::count * Pages::bytes);
+  const OverlapOptions options{.chunk = Pages::bytes, .in_flight = 2, .strategy = GetParam()};
+  const auto same_bytes = [](StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) { copy(stream, out, in); };
+  const auto expect_error = [&](errc expected, auto in, auto out) {
+    try {
+      overlap(in, out, options, same_bytes);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const OverlapError& error) {
+      EXPECT_EQ(error.code(), expected) << error.what();
+      EXPECT_LE(error.chunk(), bad);
+    }
+  };
+  const Pages from, to;
+  from.forbid(bad, PROT_NONE);
+  expect_error(errc::unreadable_source, from.span(), std::span{ordinary});
+  to.forbid(bad, PROT_READ);
+  expect_error(errc::unwritable_destination, std::span{ordinary}, to.span());
+}
+
 TEST_P(OverlapStrategies, AreStoppedBetweenChunks) {
   const Numbers in = numbered(10'000);
   for (const std::size_t enough : {std::size_t{0}, std::size_t{1}, std::size_t{20}}) {
@@ -398,6 +440,19 @@ TEST_P(OverlapStrategies, AreStoppedBetweenChunks) {
     EXPECT_TRUE(std::is_sorted(heard.begin(), heard.end()));
     for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
   }
+  // A source that has ended is no more to be stopped than a range.
+  std::stop_source at_end;
+  Numbers kept;
+  EXPECT_FALSE(
+      overlap(counting(250), keeping(kept),
+              {.chunk = 100,
+               .in_flight = 1,
+               .strategy = GetParam(),
+               .stop = at_end.get_token(),
+               .progress = [&](const OverlapProgress& progress) { static_cast<void>(progress.chunks == 3 && at_end.request_stop()); }},
+              same)
+          .stopped);
+  EXPECT_EQ(kept, numbered(250));
   // When everything has begun there is nothing left to stop.
   std::stop_source late;
   Numbers out(in.size());

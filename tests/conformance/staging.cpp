@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of ordinary memory: many at once, more than there are channels to the device, and from memory of every sort.
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
@@ -271,14 +270,6 @@ TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
   const DeviceGuard here{first};
   expect_carried_up(block);
   expect_carried_down(block);
-}
-
-/// Whether copies of ordinary memory are staged, and the system tells what it would do to whoever touches a page.
-bool pages_can_be_asked_about() {
-  if (Device::current().pageable_memory_access_uses_host_page_tables()) return false;
-  utsname system{};
-  int major = 0, minor = 0;
-  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 11));
 }
 
 /// The copy ends in that error at the next synchronize, and the stream goes on.

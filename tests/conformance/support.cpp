@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
+#include <sys/utsname.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -49,6 +52,13 @@ class GiveBack : public testing::Environment {
 
 namespace conformance {
 using namespace runnel;
+
+bool pages_can_be_asked_about() {
+  if (Device::current().pageable_memory_access_uses_host_page_tables()) return false;
+  utsname system{};
+  int major = 0, minor = 0;
+  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 11));
+}
 
 std::size_t allocations() noexcept { return allocation_count; }
 

@@ -185,6 +185,9 @@ inline constexpr std::size_t heap_slack = std::size_t{512} << 10;
 /// Whether a host function that waits leaves host functions of other streams running. A GPU's runtime need not.
 [[nodiscard]] bool host_functions_overlap();
 
+/// Whether copies of ordinary memory are staged, and the system tells what it would do to whoever touches a page.
+[[nodiscard]] bool pages_can_be_asked_about();
+
 /// All counts that must be as before when a test ends; warm events stay, so they are not among them.
 [[nodiscard]] std::string owned_objects();
 

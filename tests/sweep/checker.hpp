@@ -78,8 +78,8 @@ class Checker {
   [[nodiscard]] bool faulted() const { return view().faulted; }
   /// That many default streams, which never end, keep the event that others wait for.
   void keeps_events(std::size_t count) { kept_events_ = count; }
-  /// The library makes a stream of its own for memory that outlives its stream, and keeps it.
-  void keeps_stream() { kept_streams_ = 1; }
+  /// The library makes that many streams of its own, for memory that outlives its stream or for overlap(), and keeps them.
+  void keeps_streams(std::size_t count) { kept_streams_ = count; }
   /// Once everything is destroyed.
   void finish();
   [[nodiscard]] int report(const char* scenario) const;

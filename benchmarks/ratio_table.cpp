@@ -16,14 +16,23 @@ struct Row {
   std::optional<double> raw, runnel;
 };
 
+/// Null if it ran. Google Benchmark 1.8 gave the members other names.
+template <class Run>
+const std::string* why_failed(const Run& run) {
+  if constexpr (requires { run.error_occurred; })
+    return run.error_occurred ? &run.error_message : nullptr;
+  else
+    return run.skipped ? &run.skip_message : nullptr;
+}
+
 /// Keeps the medians.
 class Medians : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
-      if (run.error_occurred) {
-        std::fprintf(stderr, "%s: %s\n", run.benchmark_name().c_str(), run.error_message.c_str());
+      if (const std::string* why = why_failed(run)) {
+        std::fprintf(stderr, "%s: %s\n", run.benchmark_name().c_str(), why->c_str());
         failed_ = true;
       }
       if (run.aggregate_name != "median") continue;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the headers cost those who include them: <runnel/stream.hpp> no more lines than <string>, <span> and <chrono> together have after the
-preprocessor, <runnel/runnel.hpp> at most 0.6 s of a processor to compile.
+preprocessor (a hundredth more where those include <format>), <runnel/runnel.hpp> at most 0.6 s of a processor to compile.
 
 Arguments: the directory of the generated config.hpp, -- and the compiler's command."""
 import os
@@ -22,9 +22,8 @@ def source_of(headers):
     return ''.join(f'#include <{header}>\n' for header in headers)
 
 
-def lines_of(*headers):
-    done = subprocess.run([*compiler, *FLAGS, '-E', '-x', 'c++', '-'], input=source_of(headers), capture_output=True, text=True, check=True)
-    return done.stdout.count('\n')
+def preprocessed(*headers):
+    return subprocess.run([*compiler, *FLAGS, '-E', '-x', 'c++', '-'], input=source_of(headers), capture_output=True, text=True, check=True).stdout
 
 
 def seconds_of(*headers):
@@ -42,12 +41,15 @@ def seconds_of(*headers):
     return min(times)
 
 
-most, found = lines_of(*STANDARD), lines_of('runnel/stream.hpp')
+three = preprocessed(*STANDARD)
+most, found = three.count('\n'), preprocessed('runnel/stream.hpp').count('\n')
+# From g++ 13 on <chrono> includes <format>, and so nearly everything that stream.hpp could spare: its own 500 lines come on top.
+granted = most // 100 if '/format"' in three else 0
 standard, all_of_it = seconds_of(*STANDARD), seconds_of('runnel/runnel.hpp')
 print(f'runnel/stream.hpp: {found} lines; {", ".join(STANDARD)}: {most}')
 print(f'runnel/runnel.hpp: {all_of_it:.2f} s; {", ".join(STANDARD)}: {standard:.2f} s')
 complaints = []
-if found > most:
+if found > most + granted:
     complaints.append(f'runnel/stream.hpp has {found} lines after the preprocessor, more than the {most} of {", ".join(STANDARD)}')
 # A slow machine is told by what the standard's own headers cost there.
 if all_of_it > MOST_SECONDS and all_of_it > 2 * standard:

@@ -58,11 +58,11 @@ struct PinnedShelves {
   /// The block that contains the address, or null.
   [[nodiscard]] PinnedBlock* find(std::uintptr_t address) noexcept {
     const auto next = after(address);
-    return next != known.begin() && address < (next - 1)->end ? (next - 1)->block : nullptr;
+    return next != known_.begin() && address < (next - 1)->end ? (next - 1)->block : nullptr;
   }
   /// A new block, which its user owns from now on.
   void add(PinnedBlock& block) {
-    known.insert(after(block.begin), {block.begin, block.begin + block.bytes, &block});
+    known_.insert(after(block.begin), {block.begin, block.begin + block.bytes, &block});
     ++statistics.misses;
     own(block);
   }
@@ -96,7 +96,7 @@ struct PinnedShelves {
     PinnedBlock* block;
   };
   [[nodiscard]] std::vector<Known>::iterator after(std::uintptr_t address) noexcept {
-    return std::upper_bound(known.begin(), known.end(), address, [](std::uintptr_t a, const Known& entry) { return a < entry.begin; });
+    return std::upper_bound(known_.begin(), known_.end(), address, [](std::uintptr_t a, const Known& entry) { return a < entry.begin; });
   }
   void own(PinnedBlock& block) noexcept {
     block.state = PinnedBlock::State::in_use;
@@ -109,11 +109,11 @@ struct PinnedShelves {
     statistics.cached -= block.bytes;
   }
   void forget(const PinnedBlock& block) noexcept {
-    known.erase(after(block.begin) - 1);
+    known_.erase(after(block.begin) - 1);
     held -= block.bytes;
   }
 
-  std::vector<Known> known;  // by address
+  std::vector<Known> known_;  // by address
 };
 
 // Never destroyed: static buffers ask and leave until the process ends.

@@ -224,7 +224,7 @@ TEST_F(Capture, C188_MemoryIsMadeAndGivenBackInACapture) {
       const PinnedBuffer<unsigned char> after{size};  // asks whether the other stream has passed the first block
       for (int i = 0; i < 20; ++i) {                  // and this, whether those that are gone have
         const Stream brief;
-        copy(brief, there, after);
+        after.record_use(brief);
       }
     }
     { const HostRegistration pin{ordinary}; }

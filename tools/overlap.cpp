@@ -151,6 +151,12 @@ void print_histogram(std::FILE* to, const Histogram& histogram, std::size_t byte
   }
 }
 
+/// Beginning and end of a name, so that a picture has room for what comes after it.
+std::string shortened(const std::string& name) {
+  constexpr std::size_t most = 40, side = (most - 3) / 2;
+  return name.size() <= most ? name : name.substr(0, side) + "..." + name.substr(name.size() - side);
+}
+
 [[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
   char buffer[256];
   std::va_list arguments;
@@ -203,15 +209,17 @@ int overlap(const OverlapCommand& command) {
   const std::string how = text("%zu %s of %s, at most %zu in flight, %s on %zu %s, %s device %d", result.chunks,
                                result.chunks == 1 ? "chunk" : "chunks", to_text(options.chunk).c_str(), options.in_flight,
                                name_of(result.strategy), streams, streams == 1 ? "stream" : "streams", RUNNEL_BACKEND, device.ordinal());
-  const std::string name = std::filesystem::path{command.in}.filename().native() + " (" + command.table + "): " + to_text(bytes);
+  const std::string file_name = std::filesystem::path{command.in}.filename().native();
+  const std::string what = " (" + command.table + "): " + to_text(bytes);
   const auto write = [](OutputFile& file, const std::string& content) {
     file.write({reinterpret_cast<const unsigned char*>(content.data()), content.size()});
     file.close();
   };
   if (timeline || trace) {
     const std::vector<Lane> lanes = lanes_of(result.times, result.strategy, streams);
-    if (timeline) write(*timeline, draw_timeline(lanes, result.chunks, {name + text(" at %.2f GB/s, ", rate) + hidden, how}));
-    if (trace) write(*trace, trace_events(lanes, "runnel overlap: " + name));
+    if (timeline)
+      write(*timeline, draw_timeline(lanes, result.chunks, {shortened(file_name) + what + text(" at %.2f GB/s, ", rate) + hidden, how}));
+    if (trace) write(*trace, trace_events(lanes, "runnel overlap: " + file_name + what));
   }
   output.commit();
   if (timeline) timeline->commit();

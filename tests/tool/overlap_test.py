@@ -84,6 +84,14 @@ with tool.scratch() as directory:
     done = tool.run('overlap', '--table', 'lower', '--chunk', '1000', '--timeline', picture, source, target)
     tool.expect('excerpt, chunks 238 to 261 of 500' in picture.read_text(), 'of a long run the timeline shows an excerpt, and says so')
 
+    # A long name leaves room for the result.
+    long_name = tool.path(directory, 'n' * 200)
+    source.rename(long_name)
+    tool.run('overlap', '--table', 'lower', '--timeline', picture, long_name, target)
+    title = next(xml.etree.ElementTree.parse(picture).getroot().iter('{http://www.w3.org/2000/svg}text')).text
+    tool.expect('nnn...nnn' in title and 'GB/s' in title and len(title) < 120, f'the title fits: {title}')
+    long_name.unlink()
+
     # Empty files, pipes, devices, links and files that are already there.
     source.write_bytes(b'')
     done = tool.run('overlap', '--table', 'upper', '--timeline', picture, '--trace', trace, source, target)

@@ -8,7 +8,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Goes with each function that the thread launches, to tell whose exception it was; 0 at first.
+/// Goes with each function that the thread launches and each copy that it has staged, to tell whose exception it was; 0 at first.
 extern thread_local constinit std::uint64_t host_function_label;
 
 /// Destroys the functions that wait in streams of a device that is lost.

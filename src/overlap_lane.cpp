@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Host functions launched during its life tell the chunk when they fail.
+/// Host functions launched and copies staged during its life tell the chunk when they fail.
 class Labelled {
  public:
   explicit Labelled(std::size_t chunk) noexcept : before_{std::exchange(host_function_label, chunk + 1)} {}
@@ -146,7 +146,6 @@ void OverlapLane::compute(OverlapPlace& here, Slot& memory, StreamRef stream, co
     fill_bytes(stream, buffers.count, 0, sizeof(std::size_t));
   }
   const StreamGuard with{stream};
-  const Labelled label{chunk.index};
   function.run(function.function, stream, buffers, chunk);
 }
 
@@ -163,6 +162,7 @@ void OverlapLane::submit(std::size_t n, const OverlapFunction& function) {
   OverlapPlace& here = place(n);
   Slot& memory = slot(n);
   const Steps step = steps(n);
+  const Labelled label{here.chunk->index};
   // What had the slot before may still be under way, if more is enqueued than there are slots.
   const OverlapPlace* const before = n >= slots_.size() && places_.size() > slots_.size() ? &place(n - slots_.size()) : nullptr;
 
@@ -212,6 +212,7 @@ void OverlapLane::submit_filtered(std::size_t n) {
   if (!plan_.has_sink() && here.out_elements > plan_.output.size - here.out_first)
     throw_error(errc::invalid_argument, overlap_operation, "the output is too small for what the filter lets through");
   const StreamRef stream = steps(n).out;
+  const Labelled label{here.chunk->index};
   mark(here.marks, &Marks::leaving, stream);
   copy_out(here, slot(n), stream);
   mark(here.marks, &Marks::left, stream);
@@ -224,7 +225,6 @@ void OverlapLane::wait(std::size_t n) {
   deliver_failures(n);
 }
 
-/// Copies of ordinary memory fail in the streams that carry them, and do not say for which chunk: it is this one or one behind it.
 void OverlapLane::deliver_failures(std::size_t n) {
   const Steps step = steps(n);
   for (const StreamRef stream : {step.in, step.compute, step.out}) deliver_failure_of(live_slot(stream), place(n).chunk->index + 1);

@@ -64,7 +64,7 @@ void keep_untouchable(const Job& job) noexcept {
     throw_error(errc::unwritable_destination, "copy",
                 "a page of the destination cannot be written: was its file truncated, or its permission taken?");
   } catch (...) {
-    keep_failure(&job.stream, job.stream_id, std::current_exception(), 0);
+    keep_failure(&job.stream, job.stream_id, std::current_exception(), job.label);
   }
 }
 

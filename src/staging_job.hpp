@@ -2,6 +2,7 @@
 /// One staged copy: how it is cut, and the moving of its parts between user memory and the slots of a ring.
 #pragma once
 
+#include "host_function.hpp"
 #include "staging.hpp"
 #include "staging_ring.hpp"
 
@@ -31,6 +32,7 @@ struct Job {
 
   Slot& stream;
   const std::uint64_t stream_id;
+  const std::uint64_t label = host_function_label;  // of what the copy's failure would be
   const Side side;
   const Transfer transfer;
   Ring& ring;

@@ -129,7 +129,7 @@ void deliver_failure_of(Slot& slot, std::uint64_t label) {
     return;
   {
     const std::lock_guard lock{slot.failure_mutex};
-    if (slot.failure_label != label && slot.failure_label != 0) return;
+    if (slot.failure_label != label) return;
   }
   deliver_failure(slot);
 }

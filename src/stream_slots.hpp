@@ -51,7 +51,7 @@ void free_slot(Slot* slot) noexcept;
 void keep_failure(StreamSlot* slot, std::uint64_t id, std::exception_ptr failure, std::uint64_t label) noexcept;
 /// Throws what was kept, once.
 void deliver_failure(Slot& slot);
-/// The same for what has that label or none.
+/// The same for what has that label only.
 void deliver_failure_of(Slot& slot, std::uint64_t label);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -125,13 +125,21 @@ inline void require_kokkos() {
   if (!Kokkos::is_initialized()) runnel::detail::throw_error(errc::not_permitted, operation, "Kokkos is not initialized yet");
 }
 
+inline void wait_for_pending() {
+  std::atomic<int>& pending = registry().pending;
+  for (int count = pending.load(); count > 0; count = pending.load()) pending.wait(count);
+}
+
 /// What Kokkos calls when it begins to finalize.
 inline void before_finalize() {
   Registry& all = registry();
   all.finalizing.store(true);
-  for (int count = all.pending.load(); count > 0; count = all.pending.load()) all.pending.wait(count);
-  const std::lock_guard lock{all.mutex};
-  for (Kept* each : all.kept) each->drop();
+  wait_for_pending();
+  {
+    const std::lock_guard lock{all.mutex};
+    for (Kept* each : all.kept) each->drop();
+  }
+  wait_for_pending();  // a stream that ended meanwhile took its instance off the list, and is destroying it
 }
 
 template <class E>

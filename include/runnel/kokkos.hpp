@@ -39,8 +39,8 @@ using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpa
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space they run at once, in
 /// the calling thread: launch() puts them into the stream.** A reference, for as long as the stream keeps the instance: a copy costs ten
 /// times the call. The first call makes the instance, which on a device costs 0.4 ms and memory, and leaves the thread's device and
-/// contexts as they were; not while the stream is being captured. OpenMP: with one thread, see set_host_threads(). Threads: the one
-/// instance there is.
+/// contexts as they were; not while the stream is being captured (errc::capture). OpenMP: with one thread, see set_host_threads(). Threads:
+/// the one instance there is.
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> exec_space(StreamRef stream) {
   detail::check_space<E>();

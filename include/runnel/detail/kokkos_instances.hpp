@@ -202,7 +202,8 @@ template <class E>
 
 template <device_space E>
 [[nodiscard]] E make_instance(StreamRef stream, int) {
-  static_cast<void>(stream.priority());  // inside a host function this is where it ends, not in Kokkos
+  if (stream.is_capturing())  // also, inside a host function this is where it ends, not in Kokkos
+    runnel::detail::throw_error(errc::capture, "make a Kokkos instance", "the stream is being captured: ask for its instance before that");
   // Kokkos leaves the constructing thread's device and its stack of contexts changed: a thread of its own takes that away with it.
   E exec = std::async(std::launch::async, [stream] {
              stream.device().use();

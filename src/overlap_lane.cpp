@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <span>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -64,6 +65,13 @@ OverlapLane::OverlapLane(const OverlapPlan& plan, Device device, bool record_tim
       slot.in.emplace_back(bytes_for(plan.input_elements(i), plan.inputs[i].element_bytes), stream);
     if (plan.has_output()) slot.out.emplace(bytes_for(plan.output_elements(), plan.output.element_bytes), stream);
     if (plan.output.filtered) slot.count.emplace(1, stream);
+    // On a lost device nothing can be waited for, and a stream may still use what another one's order would free.
+    const bool by_several = by_step_ || plan.slots % plan.streams != 0;
+    for (const Stream& user : std::span{streams_}.first(by_several ? streams_.size() : 0)) {
+      for (auto& in : slot.in) in.record_stream(user);
+      if (slot.out) slot.out->record_stream(user);
+      if (slot.count) slot.count->record_stream(user);
+    }
   }
   // Where threads carry the bytes, they need the cores.
   const EventOptions waiting{.blocking_wait = plan.carried};

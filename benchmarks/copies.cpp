@@ -6,6 +6,8 @@
 #include <runnel/runnel.hpp>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -32,24 +35,44 @@ void must(int status) {
   std::exit(1);
 }
 
-/// Median of the repeats, each timed from the call to the end of the stream.
+template <class Copy>
+[[nodiscard]] Times timed_once(StreamRef stream, Copy& copy) {
+  const auto start = Clock::now();
+  copy();
+  const std::chrono::duration<double, std::micro> held = Clock::now() - start;
+  stream.synchronize();
+  const std::chrono::duration<double, std::micro> total = Clock::now() - start;
+  return {held.count(), total.count()};
+}
+
+[[nodiscard]] double median(std::vector<Times>& runs, double Times::*which) {
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::nth_element(runs.begin(), middle, runs.end(), [&](Times a, Times b) { return a.*which < b.*which; });
+  return (*middle).*which;
+}
+
+/// Medians of the repeats of each, which take turns; each is timed from the call to the end of the stream.
+template <class... Copies>
+[[nodiscard]] std::array<Times, sizeof...(Copies)> timed_in_turns(StreamRef stream, std::size_t bytes, Copies... copies) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const int repeats = bytes > 1024 * mib ? 3 : bytes == 1024 * mib ? 5 : bytes >= 16 * mib ? 9 : bytes >= mib ? 31 : 301;
+  std::array<std::vector<Times>, sizeof...(Copies)> runs;
+  for (int i = -1; i < repeats; ++i) {
+    std::size_t which = 0;
+    for (const Times& times : {timed_once(stream, copies)...}) {
+      if (i >= 0) runs[which].push_back(times);
+      ++which;
+    }
+  }
+  std::array<Times, sizeof...(Copies)> medians;
+  std::transform(runs.begin(), runs.end(), medians.begin(), [](auto& all) {
+    return Times{median(all, &Times::held_us), median(all, &Times::total_us)};
+  });
+  return medians;
+}
 template <class Copy>
 [[nodiscard]] Times timed(StreamRef stream, std::size_t bytes, Copy copy) {
-  const int repeats = bytes > (std::size_t{1} << 30) ? 3 : bytes == (std::size_t{1} << 30) ? 5 : bytes >= (std::size_t{16} << 20) ? 9 : 31;
-  std::vector<Times> runs;
-  for (int i = -1; i < repeats; ++i) {
-    const auto start = Clock::now();
-    copy();
-    const std::chrono::duration<double, std::micro> held = Clock::now() - start;
-    stream.synchronize();
-    const std::chrono::duration<double, std::micro> total = Clock::now() - start;
-    if (i >= 0) runs.push_back({held.count(), total.count()});
-  }
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::nth_element(runs.begin(), middle, runs.end(), [](Times a, Times b) { return a.total_us < b.total_us; });
-  const double total = middle->total_us;
-  std::nth_element(runs.begin(), middle, runs.end(), [](Times a, Times b) { return a.held_us < b.held_us; });
-  return {middle->held_us, total};
+  return timed_in_turns(stream, bytes, copy)[0];
 }
 
 [[nodiscard]] std::string size_text(std::size_t bytes) {
@@ -118,6 +141,24 @@ void beside_device_work(StreamRef stream, unsigned char* there, unsigned char* p
               rate_of(bytes, both), rate_of(bytes, alone));
 }
 
+/// How long a few bytes to the host hold the caller while another stream brings many.
+void beside_other_copies(StreamRef stream, unsigned char* there, unsigned char* pinned, std::size_t bytes, unsigned char* back) {
+  const Stream other;
+  for (const std::size_t few : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{256} << 10}) {
+    const auto held = [&](auto copy) {
+      copy_bytes(other, pinned, there, bytes);
+      std::this_thread::sleep_for(std::chrono::microseconds{300});  // so that it has begun
+      const Times times = timed_once(stream, copy);
+      other.synchronize();
+      return times.held_us;
+    };
+    const double raw = held([&] { must(rt::copy_async(back, there, few, rt::copy_default, stream.native())); });
+    const double own = held([&] { copy_bytes(stream, back, there, few); });
+    std::printf("%8s  down beside another stream's %s down, held: raw %.1f us, own %.1f us\n", size_text(few).c_str(),
+                size_text(bytes).c_str(), raw, own);
+  }
+}
+
 void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
   constexpr std::size_t count = 4096, size = std::size_t{64} << 10;
   std::vector<CopyOperation> operations;
@@ -126,10 +167,10 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
     operations.push_back(copy_operation(DeviceSpan<unsigned char>{there + at, size}, std::span<unsigned char>{pinned + at, size}));
     operations.back().from_kind = MemoryKind::pinned;
   }
-  const Times raw = timed(stream, count * size, [&] {
+  const auto loop = [&] {
     for (const CopyOperation& one : operations) must(rt::copy_async(one.to, one.from, one.bytes, rt::copy_default, stream.native()));
-  });
-  const Times own = timed(stream, count * size, [&] { copy_batch(stream, operations); });
+  };
+  const auto [raw, own] = timed_in_turns(stream, count * size, loop, [&] { copy_batch(stream, operations); });
   std::printf("4096 x 64 KiB pinned, up: raw loop %.1f GB/s, held %.2f ms; batch %.1f GB/s, held %.2f ms: %.2f times as fast\n",
               rate_of(count * size, raw), raw.held_us / 1e3, rate_of(count * size, own), own.held_us / 1e3, raw.total_us / own.total_us);
 }
@@ -196,13 +237,14 @@ int main(int argc, char** argv) {
     must(rt::copy_async(to, from, bytes, rt::copy_default, stream.native()));
   };
   bool well = true;
-  for (const unsigned kib : {4U, 16U, 64U, 256U, 512U, 1U << 10, 8U << 10, 32U << 10, 128U << 10, 1U << 20, 4U << 20}) {
+  for (const unsigned kib :
+       {4U, 16U, 32U, 64U, 96U, 128U, 192U, 256U, 384U, 512U, 1U << 10, 8U << 10, 32U << 10, 128U << 10, 1U << 20, 4U << 20}) {
     const std::size_t bytes = std::size_t{kib} << 10;
     if (bytes > largest) break;
     const DeviceSpan<unsigned char> there{device.data(), bytes};
     const auto both = [&](const char* direction, const char* memory, auto to, auto from) {
-      const Times raw = timed(stream, bytes, [&] { raw_copy(to.data(), from.data(), bytes); });
-      const Times own = timed(stream, bytes, [&] { copy(stream, to, from); });
+      const auto [raw, own] = timed_in_turns(
+          stream, bytes, [&] { raw_copy(to.data(), from.data(), bytes); }, [&] { copy(stream, to, from); });
       print(bytes, direction, memory, raw, own);
     };
     using Bytes = std::span<unsigned char>;
@@ -241,6 +283,7 @@ int main(int argc, char** argv) {
 
   two_at_once(stream, largest, device.data(), pinned.data(), pageable.get(), back.get());
   beside_device_work(stream, device.data(), pageable.get(), largest);
+  beside_other_copies(stream, device.data(), pinned.data(), std::size_t{256} << 20, back.get());
   many_small(stream, device.data(), pinned.data());
   well = steady(stream, device.data(), pageable.get(), back.get()) && well;
   return well ? 0 : 1;

@@ -3,10 +3,12 @@
 
 #include "capture.hpp"
 #include "check.hpp"
+#include "idle.hpp"
 #include "memory_ranges.hpp"
 #include "process.hpp"
 #include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
+#include "short_copy.hpp"
 #include "staging.hpp"
 
 #include <cstdint>
@@ -43,8 +45,9 @@ struct Rows {
   return false;
 }
 
-/// Up to here an idle stream's copies are the driver's own.
-constexpr std::size_t inline_limit = std::size_t{64} << 10;
+/// Up to here an idle stream's copies to a device are the driver's own: it puts the bytes among its commands. (To the host it holds the
+/// caller for as long as other streams' copies take.)
+constexpr std::size_t driver_limit = std::size_t{32} << 10;
 
 /// Rows of bytes, and what kind of memory they are in, if that is known.
 struct Place {
@@ -66,14 +69,6 @@ struct Place {
                                           whole ? t.width * t.height : t.width, stream),
                   operation);
   return true;
-}
-
-[[nodiscard]] bool seen_idle(const detail::Slot& slot, const char* operation) {
-  const driver::status s = driver::stream_query(slot.handle);
-  if (s == driver::ok) return true;
-  if (!driver::is_not_ready(s)) detail::throw_status(s, operation);
-  driver::forget_error(s);  // "not ready" is an answer, and must not stay behind as an error
-  return false;
 }
 
 /// What is common to flat and pitched copies: the checks, the policy, and what to say about it. `enqueue` makes the runtime call.
@@ -105,11 +100,10 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   }
 
   std::optional<bool> idle;
-  // With nothing ahead in the stream the driver's own way is the shortest for few bytes, and holds the caller no longer than a staged
-  // copy's calls. It need not be known then what memory the host side is in.
+  // It need not be known then what memory the source is in.
   const auto passed_on_at_once = [&] {
-    if (width * height > inline_limit) return false;
-    if (!idle) idle = seen_idle(slot, operation);
+    if (width * height > driver_limit) return false;
+    if (!idle) idle = detail::is_idle(slot, operation);
     if (!*idle) return false;
     const driver::status s = enqueue(slot.handle);
     if (s == driver::ok) return true;
@@ -117,13 +111,9 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
     driver::forget_error(s);  // memory that is pinned in part: runtimes refuse it, workers do not
     return false;
   };
-  const auto may_be_ordinary = [&](const Place& place) {
-    return !place.kind && !detail::note_use(place.pointer, span_of(place), place.kind, use);
-  };
-  if (policy == Pageable::stage && !any_memory && detail::single_device()) {
-    if (to.kind == MemoryKind::device && may_be_ordinary(from) && passed_on_at_once()) return CopyResult::inlined;
-    if (from.kind == MemoryKind::device && may_be_ordinary(to) && passed_on_at_once()) return CopyResult::inlined;
-  }
+  if (policy == Pageable::stage && !any_memory && detail::single_device() && to.kind == MemoryKind::device && !from.kind &&
+      !detail::note_use(from.pointer, span_of(from), from.kind, use) && passed_on_at_once())
+    return CopyResult::inlined;
 
   const auto kind_of = [&](const Place& place) { return detail::kind_of(place.pointer, span_of(place), place.kind, use, operation); };
   const MemoryKind to_kind = kind_of(to);
@@ -151,13 +141,15 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   if (from_kind == MemoryKind::device) detail::reach(slot.device, from.pointer, operation);
   if (!pageable || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);
   const detail::Side side = to_kind == MemoryKind::pageable ? detail::Side::to_host : detail::Side::to_device;
-  if (passed_on_at_once()) return CopyResult::inlined;
-  if (!idle) {
+  if (side == detail::Side::to_device && passed_on_at_once()) return CopyResult::inlined;
+  if (!idle)
     detail::refuse_in_capture(slot, operation,
                               "ordinary (pageable) memory is carried once, at the call, which a graph cannot repeat: use PinnedBuffer, or "
                               "Pageable::block, with which the driver holds whoever launches the graph");
+  {
     const detail::RelaxedCapture relaxed;  // nobody asked the library to ask
-    idle = seen_idle(slot, operation);
+    if (detail::carried_at_once(slot, transfer, side, idle, operation)) return CopyResult::inlined;
+    if (!idle) idle = detail::is_idle(slot, operation);
   }
   detail::stage(slot, transfer, side, *idle, operation);
   return CopyResult::staged;

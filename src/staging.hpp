@@ -17,6 +17,19 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class Side { to_device, to_host };
+/// What is done to the host's side.
+[[nodiscard]] inline Purpose purpose_of(Side side) noexcept { return side == Side::to_device ? Purpose::reading : Purpose::writing; }
+
+/// The bytes of host memory that some rows of a transfer span.
+struct HostBytes {
+  const void* begin;
+  std::size_t bytes;
+};
+[[nodiscard]] inline HostBytes host_bytes(const Transfer& t, Side side, std::size_t first_row, std::size_t rows) noexcept {
+  const unsigned char* const begin = side == Side::to_device ? t.from : t.to;
+  const std::size_t pitch = side == Side::to_device ? t.from_pitch : t.to_pitch;
+  return {begin + first_row * pitch, (rows - 1) * pitch + t.width};
+}
 
 /// Enqueues the transfer; the host side is ordinary memory. The stream's device is current if its handle needs that.
 /// `idle`: the stream has been seen to have nothing ahead, so that the source may be read at once.

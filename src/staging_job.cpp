@@ -28,29 +28,18 @@ constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // copies to the
   return piece.rows == 1 ? bytes : std::max<std::size_t>(1, bytes / piece.bytes);
 }
 
-/// The bytes of user memory that one row, or all rows, of a transfer span.
-struct Span {
-  const void* begin;
-  std::size_t bytes;
-};
-[[nodiscard]] Span user_rows(const Transfer& t, Side side, std::size_t first, std::size_t count) noexcept {
-  const unsigned char* const begin = side == Side::to_device ? t.from : t.to;
-  const std::size_t pitch = side == Side::to_device ? t.from_pitch : t.to_pitch;
-  return {begin + first * pitch, (count - 1) * pitch + t.width};
-}
-
 /// Whether these rows of user memory can be touched without the process being ended for it.
 [[nodiscard]] bool can_touch(Job& job, const Transfer& rows) noexcept {
   using Memory = Job::Memory;
-  const Purpose purpose = job.side == Side::to_device ? Purpose::reading : Purpose::writing;
+  const Purpose purpose = purpose_of(job.side);
   Memory memory = job.memory.load(std::memory_order_relaxed);
   if (memory == Memory::unseen) {
-    const Span all = user_rows(job.transfer, job.side, 0, job.transfer.height);
+    const HostBytes all = host_bytes(job.transfer, job.side, 0, job.transfer.height);
     memory = surely_usable(all.begin, all.bytes, purpose) ? Memory::plain : Memory::doubtful;
     job.memory.store(memory, std::memory_order_relaxed);
   }
   for (std::size_t row = 0; memory == Memory::doubtful && row < rows.height; ++row) {
-    const Span one = user_rows(rows, job.side, row, 1);
+    const HostBytes one = host_bytes(rows, job.side, row, 1);
     if (!fetched(one.begin, one.bytes, purpose)) return false;
   }
   return true;

@@ -5,6 +5,7 @@
 #include "parse_size.hpp"
 #include "process.hpp"
 #include "relaxed_capture.hpp"
+#include "short_copy.hpp"
 #include "staging_workers.hpp"
 
 #include <runnel/detail/driver.hpp>
@@ -140,6 +141,7 @@ void set_staging_options(const StagingOptions& options) { detail::staging_rings(
 StagingOptions staging_options() { return detail::staging_rings().options(); }
 void trim_staging() {
   detail::enter("trim staging memory");
+  detail::give_back_kept_blocks();
   detail::staging_rings().trim();
 }
 

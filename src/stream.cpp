@@ -7,6 +7,7 @@
 #include "device_table.hpp"
 #include "event_pool.hpp"
 #include "events.hpp"
+#include "idle.hpp"
 #include "polling.hpp"
 #include "process.hpp"
 #include "stream_device.hpp"
@@ -24,11 +25,7 @@ namespace {
 
 [[nodiscard]] bool poll(Slot& slot, const char* operation) {
   const StreamDevice on{slot, operation};
-  const driver::status s = driver::stream_query(slot.handle);
-  if (s == driver::ok) return true;
-  if (!driver::is_not_ready(s)) throw_status(s, operation);
-  driver::forget_error(s);  // "not ready" is an answer, and must not stay behind as an error
-  return false;
+  return is_idle(slot, operation);
 }
 
 /// Takes a slot at once, so that nothing can fail once the native stream is there; gives it back unless it was kept.

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of few bytes of ordinary memory on streams with nothing ahead, which the calling thread may carry itself.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using ShortCopies = Conformance;
+using Bytes = std::vector<unsigned char>;
+
+constexpr std::size_t kib = 1024;
+constexpr std::size_t most = 257 * kib;
+
+[[nodiscard]] Bytes pattern(std::size_t size, unsigned seed) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761U >> 13 ^ seed);
+  return bytes;
+}
+
+TEST_F(ShortCopies, OfAnySizeBothWays) {
+  Stream stream;
+  DeviceBuffer<unsigned char> there{most, stream};
+  unsigned seed = 0;
+  for (const std::size_t size : {std::size_t{1}, std::size_t{100}, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib, std::size_t{100'001},
+                                 128 * kib, 128 * kib + 1, 200 * kib, 256 * kib, 256 * kib + 1}) {
+    const Bytes expected = pattern(size, ++seed);
+    Bytes source = expected, back(size);
+    stream.synchronize();
+    if (copy_bytes(stream, there.data(), source.data(), size) == CopyResult::inlined) std::fill(source.begin(), source.end(), 0);
+    stream.synchronize();
+    if (copy_bytes(stream, back.data(), there.data(), size) != CopyResult::inlined) stream.synchronize();
+    EXPECT_TRUE(back == expected) << size;
+  }
+}
+
+TEST_F(ShortCopies, OfRowsBothWays) {
+  struct Shape {
+    std::size_t width, height, host_pitch, device_pitch;
+  };
+  // A device takes its time over the last one.
+  for (const Shape s : {Shape{1, 1, 3, 2}, Shape{100, 50, 128, 100}, Shape{1000, 200, 1000, 1024}, Shape{4096, 64, 4096, 4096},
+                        Shape{1, 200 * kib, 2, 1}}) {
+    Stream stream;
+    DeviceBuffer<unsigned char> there{s.device_pitch * s.height, stream};
+    const Bytes source = pattern(s.host_pitch * s.height, 3);
+    Bytes back(source.size(), 0xEE), expected = back;
+    for (std::size_t row = 0; row < s.height; ++row)
+      std::copy_n(source.data() + row * s.host_pitch, s.width, &expected[row * s.host_pitch]);
+    stream.synchronize();
+    copy_2d(stream, there.data(), s.device_pitch, source.data(), s.host_pitch, s.width, s.height);
+    stream.synchronize();
+    copy_2d(stream, back.data(), s.host_pitch, there.data(), s.device_pitch, s.width, s.height);
+    stream.synchronize();
+    EXPECT_TRUE(back == expected) << s.width << " x " << s.height;
+  }
+}
+
+TEST_F(ShortCopies, AreNotHeldByAnotherStreamsCopies) {
+  constexpr std::size_t much = std::size_t{64} << 20;
+  Stream stream, other;
+  DeviceBuffer<unsigned char> there{much, stream};
+  PinnedBuffer<unsigned char> block{much};
+  Bytes few(64 * kib);
+  fill_bytes(stream, there.data(), 7, much);
+  stream.synchronize();
+  copy(other, block, there);
+  const Event begun = other.record_event();
+  for (int i = 0; i < 15; ++i) copy(other, block, there);
+  begun.synchronize();
+  copy_bytes(stream, few.data(), there.data(), few.size());
+  EXPECT_FALSE(other.query()) << "the caller came back when another stream had finished";
+  stream.synchronize();
+  other.synchronize();
+  EXPECT_EQ(std::count(few.begin(), few.end(), 7), static_cast<std::ptrdiff_t>(few.size()));
+}
+
+TEST_F(ShortCopies, OfThreadsThatShareAStream) {
+  constexpr int threads = 4, rounds = 200;
+  constexpr std::size_t size = 60 * kib;
+  Stream stream;
+  DeviceBuffer<unsigned char> there{threads * size, stream};
+  stream.synchronize();
+  on_threads(threads, [&](int thread) {
+    unsigned char* const own = there.data() + static_cast<std::size_t>(thread) * size;
+    Bytes back(size);
+    for (int round = 0; round < rounds; ++round) {
+      const Bytes source = pattern(size, static_cast<unsigned>(threads * round + thread));
+      copy_bytes(stream, own, source.data(), size);
+      copy_bytes(stream, back.data(), own, size);
+      stream.synchronize();
+      ASSERT_TRUE(back == source) << round;
+    }
+  });
+}
+
+TEST_F(ShortCopies, OfManyStreamsThatComeAndGo) {
+  constexpr std::size_t size = 90 * kib;
+  struct Line {
+    Stream stream;
+    DeviceBuffer<unsigned char> there{size, stream};
+    Bytes source, back = Bytes(size);
+  };
+  std::array<std::unique_ptr<Line>, 20> lines;
+  for (unsigned round = 0; round < 10; ++round) {
+    for (unsigned i = 0; i < lines.size(); ++i) {
+      if (!lines[i] || (round + i) % 3 == 0) lines[i] = std::make_unique<Line>();
+      Line& line = *lines[i];
+      line.stream.synchronize();
+      line.source = pattern(size, 20 * round + i);
+      copy(line.stream, line.there, line.source);
+    }
+    for (const auto& line : lines) {
+      line->stream.synchronize();
+      copy(line->stream, line->back, line->there);
+    }
+    for (const auto& line : lines) {
+      line->stream.synchronize();
+      EXPECT_TRUE(line->back == line->source);
+    }
+  }
+}
+
+TEST_F(ShortCopies, GoOnWithoutPinnedMemory) {
+  trim_staging();
+  trim_pinned();
+  const std::size_t limit = pinned_limit();
+  set_pinned_limit(0);
+  Stream stream;
+  DeviceBuffer<unsigned char> there{most, stream};
+  const Bytes source = pattern(100 * kib, 9);
+  Bytes back(source.size());
+  stream.synchronize();
+  copy_bytes(stream, there.data(), source.data(), source.size());
+  stream.synchronize();
+  copy_bytes(stream, back.data(), there.data(), back.size());
+  stream.synchronize();
+  set_pinned_limit(limit);
+  EXPECT_TRUE(back == source);
+}
+
+TEST_F(ShortCopies, GiveTheirMemoryBackWhenAsked) {
+  trim_staging();
+  trim_pinned();
+  const std::size_t before = pinned_statistics().blocks;
+  Stream stream;
+  DeviceBuffer<unsigned char> there{most, stream};
+  Bytes host = pattern(100 * kib, 1);
+  stream.synchronize();
+  copy_bytes(stream, there.data(), host.data(), host.size());
+  stream.synchronize();
+  trim_staging();
+  EXPECT_EQ(pinned_statistics().blocks, before);
+  stream.synchronize();
+  trim_pinned();
+  EXPECT_EQ(pinned_statistics().cached_blocks, 0U);
+}
+
+}  // namespace

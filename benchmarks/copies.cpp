@@ -51,18 +51,24 @@ template <class Copy>
   return (*middle).*which;
 }
 
-/// Medians of the repeats of each, which take turns; each is timed from the call to the end of the stream.
+/// Medians of the repeats of each; each is timed from the call to the end of the stream. They take turns, small ones of several repeats
+/// with one before that does not count: what one leaves in the caches is not the other's.
 template <class... Copies>
 [[nodiscard]] std::array<Times, sizeof...(Copies)> timed_in_turns(StreamRef stream, std::size_t bytes, Copies... copies) {
   constexpr std::size_t mib = std::size_t{1} << 20;
-  const int repeats = bytes > 1024 * mib ? 3 : bytes == 1024 * mib ? 5 : bytes >= 16 * mib ? 9 : bytes >= mib ? 31 : 301;
+  const int turns = bytes > 1024 * mib ? 3 : bytes == 1024 * mib ? 5 : bytes >= 16 * mib ? 9 : 31;
+  const int repeats = bytes >= mib ? 1 : 10;
   std::array<std::vector<Times>, sizeof...(Copies)> runs;
-  for (int i = -1; i < repeats; ++i) {
-    std::size_t which = 0;
-    for (const Times& times : {timed_once(stream, copies)...}) {
-      if (i >= 0) runs[which].push_back(times);
-      ++which;
+  const auto turn = [&](auto& copy, std::vector<Times>& into, bool counts) {
+    for (int i = -1; i < repeats; ++i) {
+      if (i < 0 && repeats == 1) continue;
+      const Times times = timed_once(stream, copy);
+      if (i >= 0 && counts) into.push_back(times);
     }
+  };
+  for (int i = -1; i < turns; ++i) {
+    std::size_t which = 0;
+    (turn(copies, runs[which++], i >= 0), ...);
   }
   std::array<Times, sizeof...(Copies)> medians;
   std::transform(runs.begin(), runs.end(), medians.begin(), [](auto& all) {

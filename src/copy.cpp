@@ -100,10 +100,14 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   }
 
   std::optional<bool> idle;
+  const auto asked_idle = [&] {
+    const detail::RelaxedCapture relaxed;  // nobody asked the library to ask
+    return detail::is_idle(slot, operation);
+  };
   // It need not be known then what memory the source is in.
   const auto passed_on_at_once = [&] {
     if (width * height > driver_limit) return false;
-    if (!idle) idle = detail::is_idle(slot, operation);
+    if (!idle) idle = asked_idle();
     if (!*idle) return false;
     const driver::status s = enqueue(slot.handle);
     if (s == driver::ok) return true;
@@ -146,11 +150,8 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
     detail::refuse_in_capture(slot, operation,
                               "ordinary (pageable) memory is carried once, at the call, which a graph cannot repeat: use PinnedBuffer, or "
                               "Pageable::block, with which the driver holds whoever launches the graph");
-  {
-    const detail::RelaxedCapture relaxed;  // nobody asked the library to ask
-    if (detail::carried_at_once(slot, transfer, side, idle, operation)) return CopyResult::inlined;
-    if (!idle) idle = detail::is_idle(slot, operation);
-  }
+  if (detail::carried_at_once(slot, transfer, side, idle, operation)) return CopyResult::inlined;
+  if (!idle) idle = asked_idle();
   detail::stage(slot, transfer, side, *idle, operation);
   return CopyResult::staged;
 }

@@ -105,7 +105,14 @@ void drop(driver::status s) noexcept {
     if (!ordered) return false;
   }
   if (!std::all_of(others, others + count, [&](StreamUse use) { return wait_use(stream, use); })) return false;
-  drop(driver::free_async(pointer, stream));
+  driver::status s = driver::free_async(pointer, stream);
+  if (s != driver::ok &&
+      driver::classify(s) == errc::capture) {  // of another stream, which that has ended; the memory must not be lost, too
+    driver::forget_error(s);
+    const RelaxedCapture relaxed;
+    s = driver::free_async(pointer, stream);
+  }
+  drop(s);
   return true;
 }
 

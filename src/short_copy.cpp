@@ -5,6 +5,7 @@
 #include "counters.hpp"
 #include "idle.hpp"
 #include "pinned_pool.hpp"
+#include "relaxed_capture.hpp"
 #include "streaming_copy.hpp"
 
 #include <runnel/memory.hpp>
@@ -124,6 +125,7 @@ bool carried_at_once(Slot& slot, const Transfer& transfer, Side side, std::optio
   if (transfer.width * transfer.height > most_bytes) return false;
   const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
   const TakenBlock taken{use.id};
+  const RelaxedCapture relaxed;  // for the questions how far the stream is
   // Asked now, even if known from before: another thread may have had the block since.
   if (taken) idle = is_idle(slot, operation);
   if (!taken || !*idle) return false;

@@ -13,11 +13,14 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "../standin/inspect.hpp"
 
 namespace {
 using namespace runnel;
@@ -258,6 +261,11 @@ TEST_F(Capture, C188_OtherThreadsGoOnBesideACaptureOfAllThreads) {
       }
       { const PinnedBuffer<unsigned char> another{size}; }
       trim_pinned();
+      for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {  // of idle streams
+        const Stream idle;
+        copy_bytes(idle, there.data(), ordinary.data(), few);
+        copy_bytes(idle, result.data(), there.data(), few);
+      }
       return 0;
     });
   }}.join();
@@ -265,6 +273,37 @@ TEST_F(Capture, C188_OtherThreadsGoOnBesideACaptureOfAllThreads) {
   end();
   other.synchronize();
   EXPECT_EQ(result, ordinary);
+}
+
+/// Bytes, or on a stand-in blocks, that the runtime has given out in the order of streams.
+std::size_t device_memory_in_use() {
+  if (const auto inspect = reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"))) {
+    StandinView view{};
+    inspect(&view);
+    return view.device_blocks;
+  }
+  API(MemPool_t) pool{};
+  EXPECT_EQ(CALL(DeviceGetDefaultMemPool)(&pool, 0), API(Success));
+  std::uint64_t bytes = 0;
+  EXPECT_EQ(CALL(MemPoolGetAttribute)(pool, API(MemPoolAttrUsedMemCurrent), &bytes), API(Success));
+  return bytes;
+}
+
+// That ends the capture, as the runtime's own call does.
+TEST_F(Capture, DeviceMemoryGivenBackBesideACaptureIsNotLost) {
+  if (!stream().device().memory_pools()) GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
+  const Stream other;
+  other.synchronize();
+  const std::size_t before = device_memory_in_use();
+  std::optional<DeviceBuffer<unsigned char>> block;
+  block.emplace(std::size_t{1} << 20, other);
+  other.synchronize();
+  EXPECT_GT(device_memory_in_use(), before);
+  begin(API(StreamCaptureModeGlobal));
+  block.reset();
+  expect_broken();
+  other.synchronize();
+  EXPECT_EQ(device_memory_in_use(), before);
 }
 
 TEST_F(Capture, TheThreadsOwnModeStaysAsItIs) {

@@ -97,6 +97,7 @@ vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHa
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().pools) return vendor::not_supported;
+    if (!stream->capturing() && breaks_captures()) return vendor::capture_unsupported;
     return allocate(memory, size, Memory::device, stream->device);
   });
 }
@@ -107,6 +108,7 @@ vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().pools) return vendor::not_supported;
     if (memory == nullptr) return vendor::ok;
+    if (!stream->capturing() && breaks_captures()) return vendor::capture_unsupported;
     if (!is_start_of(memory, false)) return vendor::invalid_value;
     auto operation = std::make_shared<Operation>();
     operation->touches.push_back({static_cast<const std::byte*>(memory), state().blocks.of(memory).size});

@@ -3,6 +3,7 @@
 
 #include "host_function.hpp"
 
+#include "batch_cache.hpp"
 #include "capture.hpp"
 #include "check.hpp"
 #include "counters.hpp"
@@ -54,10 +55,11 @@ struct Ticket {
   std::atomic<HostFunction*> function{nullptr};
   std::atomic<int> device{0};
   Ticket* next = nullptr;
+  Ticket* next_batch = nullptr;
 };
+using UnusedTickets = BatchCache<Ticket>;
 struct Tickets {
   SpinLock lock;
-  Ticket* unused = nullptr;
   std::vector<std::unique_ptr<Ticket[]>> all;
 };
 Tickets& tickets() {
@@ -67,20 +69,14 @@ Tickets& tickets() {
 constexpr std::size_t ticket_batch = 64;
 
 [[nodiscard]] Ticket* take_ticket() {
-  Tickets& from = tickets();
-  {
-    const std::lock_guard lock{from.lock};
-    if (from.unused != nullptr) [[likely]]
-      return std::exchange(from.unused, from.unused->next);
-  }
+  if (Ticket* const unused = UnusedTickets::take()) [[likely]]
+    return unused;
   auto fresh = std::make_unique<Ticket[]>(ticket_batch);
-  const std::lock_guard lock{from.lock};
-  for (std::size_t i = 1; i < ticket_batch; ++i) fresh[i].next = std::exchange(from.unused, &fresh[i]);
-  return from.all.emplace_back(std::move(fresh)).get();
-}
-void put_back(Ticket* ticket) noexcept {
+  for (std::size_t i = 1; i + 1 < ticket_batch; ++i) fresh[i].next = &fresh[i + 1];
   const std::lock_guard lock{tickets().lock};
-  ticket->next = std::exchange(tickets().unused, ticket);
+  Ticket* const first = tickets().all.emplace_back(std::move(fresh)).get();
+  UnusedTickets::share(first + 1);
+  return first;
 }
 
 // What the runtime calls.
@@ -89,7 +85,7 @@ void run_ticket(void* data) noexcept {
   Ticket* const ticket = static_cast<Ticket*>(data);
   Owned function{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
   if (function == nullptr) return;
-  put_back(ticket);
+  UnusedTickets::give(ticket);
   run_and_destroy(std::move(function));
 }
 
@@ -116,7 +112,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   ticket->function.store(function.release(), std::memory_order_release);
   if (const driver::status s = driver::launch_host_func(slot.handle, run_ticket, ticket); s != driver::ok) {
     function.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
-    if (function != nullptr) put_back(ticket);
+    if (function != nullptr) UnusedTickets::give(ticket);
     throw_status(s, operation);
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "check.hpp"
+#include "relaxed_capture.hpp"
 #include "stream_slots.hpp"
 
 #include <runnel/config.hpp>
@@ -14,6 +15,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] inline bool is_capturing(const Slot& slot, const char* operation) {
   bool capturing = false;
   check(driver::stream_is_capturing(slot.handle, capturing), operation);
+  if (capturing) [[unlikely]]
+    captures_met.store(true, std::memory_order_relaxed);
   return capturing;
 }
 

@@ -49,7 +49,9 @@ void count_out(int device, std::size_t bytes) noexcept {
 }
 
 void drop(driver::status s) noexcept {
-  if (s != driver::ok) driver::forget_error(s);  // a destructor has nobody to tell
+  if (s == driver::ok) return;
+  driver::forget_error(s);  // a destructor has nobody to tell
+  if (driver::classify(s) == errc::capture) captures_met.store(true, std::memory_order_relaxed);
 }
 
 /// A stream of the library's own, for memory whose stream is gone: nobody else's work has to wait behind what the memory waits for.
@@ -105,14 +107,8 @@ void drop(driver::status s) noexcept {
     if (!ordered) return false;
   }
   if (!std::all_of(others, others + count, [&](StreamUse use) { return wait_use(stream, use); })) return false;
-  driver::status s = driver::free_async(pointer, stream);
-  if (s != driver::ok &&
-      driver::classify(s) == errc::capture) {  // of another stream, which that has ended; the memory must not be lost, too
-    driver::forget_error(s);
-    const RelaxedCapture relaxed;
-    s = driver::free_async(pointer, stream);
-  }
-  drop(s);
+  const RelaxedCapture relaxed{if_captures_met()};
+  drop(driver::free_async(pointer, stream));
   return true;
 }
 
@@ -162,6 +158,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   try {
     if (has_memory_pools(device)) {
       const ScopedDevice on{slot.device, operation};
+      const RelaxedCapture relaxed{if_captures_met()};
       check(driver::malloc_async(block, bytes, slot.handle), operation);
     } else {
       const ScopedDevice on{device, operation};

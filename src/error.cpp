@@ -2,6 +2,7 @@
 #include <runnel/error.hpp>
 
 #include "check.hpp"
+#include "relaxed_capture.hpp"
 
 #include <runnel/detail/stream_slot.hpp>
 
@@ -141,7 +142,9 @@ void throw_error(errc code, const char* operation, const char* reason) { raise(c
 
 void throw_status(driver::status status, const char* operation) {
   driver::forget_error(status);
-  raise(driver::classify(status), operation, driver::error_text(status), status, driver::error_name(status));
+  const errc code = driver::classify(status);
+  if (code == errc::capture) captures_met.store(true, std::memory_order_relaxed);
+  raise(code, operation, driver::error_text(status), status, driver::error_name(status));
 }
 
 void throw_invalid_argument(const char* operation, const char* reason) { throw_error(errc::invalid_argument, operation, reason); }

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <span>
+#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -65,13 +65,6 @@ OverlapLane::OverlapLane(const OverlapPlan& plan, Device device, bool record_tim
       slot.in.emplace_back(bytes_for(plan.input_elements(i), plan.inputs[i].element_bytes), stream);
     if (plan.has_output()) slot.out.emplace(bytes_for(plan.output_elements(), plan.output.element_bytes), stream);
     if (plan.output.filtered) slot.count.emplace(1, stream);
-    // On a lost device nothing can be waited for, and a stream may still use what another one's order would free.
-    const bool by_several = by_step_ || plan.slots % plan.streams != 0;
-    for (const Stream& user : std::span{streams_}.first(by_several ? streams_.size() : 0)) {
-      for (auto& in : slot.in) in.record_stream(user);
-      if (slot.out) slot.out->record_stream(user);
-      if (slot.count) slot.count->record_stream(user);
-    }
   }
   // Where threads carry the bytes, they need the cores.
   const EventOptions waiting{.blocking_wait = plan.carried};
@@ -91,9 +84,22 @@ OverlapLane::~OverlapLane() {
   bool all_well = true;
   if (!finished_)
     for (const Stream& stream : streams_) all_well = has_ended(stream) && all_well;
+  if (!all_well) free_after_all_streams();
   slots_.clear();
   if (all_well)
     for (Stream& stream : streams_) keep_overlap_stream(std::move(stream));
+}
+
+/// A stream that could not be waited for may still use what the order of another one would free.
+void OverlapLane::free_after_all_streams() noexcept try {
+  for (Slot& slot : slots_)
+    for (const Stream& user : streams_) {
+      for (auto& in : slot.in) in.record_stream(user);
+      if (slot.out) slot.out->record_stream(user);
+      if (slot.count) slot.count->record_stream(user);
+    }
+} catch (const std::bad_alloc&) {
+  static_cast<void>(new (std::nothrow) std::vector<Slot>{std::move(slots_)});  // then it stays with the runtime
 }
 
 void OverlapLane::finish() {

@@ -76,6 +76,7 @@ class OverlapLane {
   void compute(OverlapPlace& here, Slot& memory, StreamRef stream, const OverlapFunction& function) const;
   void copy_out(OverlapPlace& here, Slot& memory, StreamRef stream) const;
   void deliver_failures(std::size_t n);
+  void free_after_all_streams() noexcept;
 
   const OverlapPlan& plan_;
   Device device_;

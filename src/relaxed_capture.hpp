@@ -5,13 +5,20 @@
 
 #include <runnel/detail/driver.hpp>
 
+#include <atomic>
+
 namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Whether anything has shown that this process captures streams.
+inline constinit std::atomic<bool> captures_met{false};
+/// For calls that would be a fifth slower: `RelaxedCapture{if_captures_met()}`.
+[[nodiscard]] inline bool if_captures_met() noexcept { return captures_met.load(std::memory_order_relaxed); }
 
 class RelaxedCapture {
  public:
   // A call that fails once may work the next time; that it was done all the same shows in what was found.
-  RelaxedCapture() noexcept {
-    for (int attempt = 0; attempt < 2 && found_ == driver::CaptureMode::relaxed; ++attempt)
+  explicit RelaxedCapture(bool needed = true) noexcept {
+    for (int attempt = 0; needed && attempt < 2 && found_ == driver::CaptureMode::relaxed; ++attempt)
       if (exchange(found_)) return;
   }
   RelaxedCapture(const RelaxedCapture&) = delete;

@@ -149,6 +149,7 @@ void Checker::finish() {
   // Pinned blocks that streams have passed give back the events that say so.
   static_cast<void>(attempt("trim_pinned", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
+    trim_staging();
     trim_pinned();
   }));
   const StandinView now = view();

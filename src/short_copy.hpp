@@ -5,6 +5,8 @@
 
 #include "staging.hpp"
 
+#include <runnel/config.hpp>
+
 #include <optional>
 
 namespace runnel::inline RUNNEL_ABI::detail {

@@ -27,7 +27,7 @@ enum class CopyResult {
   nothing,  ///< there was nothing to do
   direct,   ///< enqueued as it is; the copy engine reads and writes the memory itself
   staged,   ///< enqueued through pinned memory
-  inlined,  ///< small, and left to the driver, which takes ordinary memory at the call: it may be reused, or read, at once
+  inlined,  ///< small, and done at the call, in some microseconds: ordinary memory may be reused, or read, at once
   blocked,  ///< the caller was held, see `Pageable::block`
 };
 

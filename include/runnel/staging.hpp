@@ -19,7 +19,7 @@ struct StagingOptions {
 void set_staging_options(const StagingOptions& options);
 /// What is in force, zeros filled in.
 [[nodiscard]] StagingOptions staging_options();
-/// Gives back the pinned memory that no staged copy uses; the next one makes its own again.
+/// Gives back the pinned memory that no copy of ordinary memory uses; the next one makes its own again.
 void trim_staging();
 
 }  // namespace runnel::inline RUNNEL_ABI

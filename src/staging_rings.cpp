@@ -22,6 +22,8 @@ namespace {
 // A piece costs the stream about 10 us beside its copy (a wait, a write, and the gap around them), so that small pieces are slow; but
 // a large one would be long in the filling. So pieces are large, and several workers move the parts of one.
 constexpr std::size_t smallest_slot = std::size_t{512} << 10;
+// Three commands each, of the some thousand that CUDA's channels hold.
+constexpr std::size_t most_pieces = 256;
 
 [[nodiscard]] std::size_t from_environment(const char* name) noexcept {
   const char* const text = std::getenv(name);
@@ -66,14 +68,14 @@ StagingOptions StagingRings::options() {
   return *options_;
 }
 
-/// The stream's own ring, or an idle one that is large enough.
+/// The stream's own, or else the smallest that is idle, of those that are large enough.
 Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
-    if (ring->data == nullptr || ring->given_up.load(std::memory_order_acquire)) continue;
+    if (ring->data == nullptr || ring->slot_bytes < slot_bytes || ring->given_up.load(std::memory_order_acquire)) continue;
+    if (ring->owner == owner) return ring.get();
     const bool idle = ring->active.load(std::memory_order_acquire) == 0;
-    if (ring->owner == owner && (!idle || ring->slot_bytes >= slot_bytes)) return ring.get();  // one ring a stream while it is in use
-    if (idle && ring->slot_bytes >= slot_bytes && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
+    if (idle && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
   }
   return best;
 }
@@ -96,6 +98,16 @@ Ring& StagingRings::make_ring(std::size_t slot_bytes, const char* operation) {
   return *ring;
 }
 
+/// In powers of 2, so that rings can serve many.
+std::size_t StagingRings::slot_bytes_for(std::size_t bytes) const {
+  std::size_t slot = smallest_slot;
+  // A sixteenth of the copy, so that the device starts early.
+  while (slot * 2 <= options_->chunk && slot * 16 < bytes) slot *= 2;
+  // Not more pieces than a stream takes at once: whoever tells it more is held until it gets on. One ring may be half of all memory.
+  while (slot * most_pieces < bytes && slot * 2 * slots_per_ring <= options_->memory / 2) slot *= 2;
+  return slot;
+}
+
 Ring& StagingRings::ring_for(const Slot& slot, std::size_t bytes, const char* operation) {
   const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
   const std::lock_guard lock{mutex_};
@@ -104,13 +116,11 @@ Ring& StagingRings::ring_for(const Slot& slot, std::size_t bytes, const char* op
     staging_workers().start(options_->workers);
     started_ = true;
   }
-  // A sixteenth of the copy, so that the device starts early; rounded to powers of 2, so that rings can serve many.
-  std::size_t slot_bytes = smallest_slot;
-  while (slot_bytes * 2 <= options_->chunk && slot_bytes * 16 < bytes) slot_bytes *= 2;
-
+  std::size_t slot_bytes = slot_bytes_for(bytes);
   Ring* ring = find_ring(id, slot_bytes);
-  if (ring == nullptr && pinned_ + slot_bytes * slots_per_ring > options_->memory) {
-    slot_bytes = smallest_slot;  // over the limit a stream gets the smallest ring: slower, but never stuck behind another stream
+  // Over the limit a stream gets a smaller ring, if need be the smallest: slower, but never stuck behind another stream.
+  while (ring == nullptr && slot_bytes > smallest_slot && pinned_ + slot_bytes * slots_per_ring > options_->memory) {
+    slot_bytes /= 2;
     ring = find_ring(id, slot_bytes);
   }
   if (ring == nullptr) ring = &make_ring(slot_bytes, operation);

@@ -27,6 +27,7 @@ class StagingRings {
 
  private:
   void fill_in_options();
+  [[nodiscard]] std::size_t slot_bytes_for(std::size_t bytes) const;
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t slot_bytes);
   [[nodiscard]] Ring& make_ring(std::size_t slot_bytes, const char* operation);
 

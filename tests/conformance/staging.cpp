@@ -141,6 +141,28 @@ TEST_F(Staging, ThreadsThatFillAllChannelsGetOn) {
   for (const auto& line : all) line->expect_arrived();
 }
 
+// A stream takes only so many commands ahead: some thousand. Run with RUNNEL_STAGING_CHUNK=512K this would be 800 pieces.
+TEST_F(Staging, AllOfALargeCopyIsToldToAStreamThatStandsStill) {
+  const std::size_t much = 400 * mib;
+  const Bytes source(much, 6);
+  Bytes back(much);
+  Stream stream;
+  DeviceBuffer<unsigned char> there{much, stream};
+  copy(stream, there, source);  // makes the ring
+  stream.synchronize();
+  const auto behind_a_gate = [&](auto copy_one) {
+    Gate gate;
+    gate.close_on(stream);
+    copy_bytes(stream, there.data(), source.data(), 700 * 1024);  // which the large one must not follow through small slots
+    copy_one();
+    gate.open();
+    stream.synchronize();
+  };
+  behind_a_gate([&] { copy(stream, there, source); });
+  behind_a_gate([&] { copy(stream, back, there); });
+  EXPECT_TRUE(back == source);
+}
+
 /// Memory of the system, as a program may pass it in.
 class Mapping {
  public:

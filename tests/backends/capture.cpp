@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -295,15 +296,15 @@ TEST_F(Capture, C188_DeviceMemoryIsMadeAndGivenBackBesideACapture) {
   const Stream other;
   other.device().synchronize();
   const std::size_t before = device_memory_in_use();
-  std::optional<DeviceBuffer<unsigned char>> block;
-  block.emplace(std::size_t{1} << 20, other);
+  const auto make = [&] { return std::make_unique<DeviceBuffer<unsigned char>>(std::size_t{1} << 20, other); };
+  auto block = make();
   other.synchronize();
   EXPECT_GT(device_memory_in_use(), before);
   for (const Mode mode : strict_modes) {
     begin(mode);
     EXPECT_TRUE(stream().is_capturing());
     block.reset();
-    block.emplace(std::size_t{1} << 20, other);
+    block = make();
     block.reset();
     end();
     other.synchronize();

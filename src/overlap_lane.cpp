@@ -98,7 +98,7 @@ void OverlapLane::free_after_all_streams() noexcept try {
       if (slot.out) slot.out->record_stream(user);
       if (slot.count) slot.count->record_stream(user);
     }
-} catch (const std::bad_alloc&) {
+} catch (...) {
   static_cast<void>(new (std::nothrow) std::vector<Slot>{std::move(slots_)});  // then it stays with the runtime
 }
 

@@ -122,7 +122,7 @@ void carry_to_device(const Transfer& t, unsigned char* block, native::stream str
 }  // namespace
 
 bool carried_at_once(Slot& slot, const Transfer& transfer, Side side, std::optional<bool>& idle, const char* operation) {
-  if (transfer.width * transfer.height > most_bytes) return false;
+  if (transfer.width * transfer.height > most_bytes || (idle && !*idle)) return false;
   const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
   const TakenBlock taken{use.id};
   const RelaxedCapture relaxed;  // for the questions how far the stream is

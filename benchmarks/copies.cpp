@@ -57,11 +57,10 @@ template <class... Copies>
 [[nodiscard]] std::array<Times, sizeof...(Copies)> timed_in_turns(StreamRef stream, std::size_t bytes, Copies... copies) {
   constexpr std::size_t mib = std::size_t{1} << 20;
   const int turns = bytes > 1024 * mib ? 3 : bytes == 1024 * mib ? 5 : bytes >= 16 * mib ? 9 : 31;
-  const int repeats = bytes >= mib ? 1 : 10;
+  const int repeats = bytes >= mib ? 1 : 10, first = repeats > 1 ? -1 : 0;
   std::array<std::vector<Times>, sizeof...(Copies)> runs;
   const auto turn = [&](auto& copy, std::vector<Times>& into, bool counts) {
-    for (int i = -1; i < repeats; ++i) {
-      if (i < 0 && repeats == 1) continue;
+    for (int i = first; i < repeats; ++i) {
       const Times times = timed_once(stream, copy);
       if (i >= 0 && counts) into.push_back(times);
     }

@@ -21,12 +21,6 @@ constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t page = 4096;
 constexpr std::size_t large = (std::size_t{1} << 20) + 1;  // too large to be taken at the call
 
-Bytes pattern(std::size_t size, unsigned seed = 1) {
-  Bytes bytes(size);
-  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
-  return bytes;
-}
-
 /// Bytes in one of the three kinds of memory.
 class Block {
  public:

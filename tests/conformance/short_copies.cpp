@@ -2,9 +2,6 @@
 // Copies of few bytes of ordinary memory on streams with nothing ahead, which the calling thread may carry itself.
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <numeric>
-#include <span>
 
 #include "support.hpp"
 
@@ -16,12 +13,6 @@ using Bytes = std::vector<unsigned char>;
 
 constexpr std::size_t kib = 1024;
 constexpr std::size_t most = 257 * kib;
-
-[[nodiscard]] Bytes pattern(std::size_t size, unsigned seed) {
-  Bytes bytes(size);
-  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761U >> 13 ^ seed);
-  return bytes;
-}
 
 TEST_F(ShortCopies, OfAnySizeBothWays) {
   Stream stream;

@@ -71,6 +71,12 @@ std::size_t heap_in_use() noexcept {
 #endif
 }
 
+std::vector<unsigned char> pattern(std::size_t size, unsigned seed) {
+  std::vector<unsigned char> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
+  return bytes;
+}
+
 void occupy(StreamRef stream, std::chrono::milliseconds time) {
   stream.launch_host_func([time] {
     const auto end = std::chrono::steady_clock::now() + time;

@@ -170,6 +170,9 @@ template <class F>
   return was_open;
 }
 
+/// Bytes that tell their place, and other ones for each seed.
+[[nodiscard]] std::vector<unsigned char> pattern(std::size_t size, unsigned seed = 1);
+
 /// Keeps a stream, and the time between two events, busy for that long.
 void occupy(runnel::StreamRef stream, std::chrono::milliseconds time);
 

@@ -6,6 +6,7 @@
 #include "device_table.hpp"
 #include "event_pool.hpp"
 #include "events.hpp"
+#include "idle.hpp"
 #include "polling.hpp"
 #include "process.hpp"
 #include "stream_device.hpp"
@@ -21,13 +22,7 @@ namespace {
   return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
 
-[[nodiscard]] bool poll(native::event event, const char* operation) {
-  const driver::status s = driver::event_query(event);
-  if (s == driver::ok) return true;
-  if (!driver::is_not_ready(s)) throw_status(s, operation);
-  driver::forget_error(s);
-  return false;
-}
+[[nodiscard]] bool poll(native::event event, const char* operation) { return is_done(driver::event_query(event), operation); }
 
 }  // namespace
 

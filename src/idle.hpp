@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a stream has nothing ahead.
+/// What is known of a stream's progress without waiting for it.
 #pragma once
 
+#include "capture.hpp"
 #include "check.hpp"
 #include "stream_slots.hpp"
 
@@ -9,13 +10,39 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The stream's device is current if its handle needs that.
-[[nodiscard]] inline bool is_idle(const Slot& slot, const char* operation) {
-  const driver::status s = driver::stream_query(slot.handle);
+/// Whether the runtime answers "done" or "not ready". @throws what else the runtime says
+[[nodiscard]] inline bool is_done(driver::status s, const char* operation) {
   if (s == driver::ok) return true;
   if (!driver::is_not_ready(s)) throw_status(s, operation);
   driver::forget_error(s);  // "not ready" is an answer, and must not stay behind as an error
   return false;
+}
+
+/// Whether the work submitted to the stream itself has finished. Requires: the stream's device is current if its handle needs that.
+[[nodiscard]] inline bool has_finished(const Slot& slot, const char* operation) {
+  return is_done(driver::stream_query(slot.handle), operation);
+}
+
+/// Whether the default stream has finished, as far as it may be asked. While a blocking stream is being captured, a query of the default
+/// stream would break that capture in every capture mode; asking whether it is capturing is refused then, and harmless.
+/// Requires: the device is current.
+[[nodiscard]] inline bool default_stream_has_finished(const char* operation) {
+  bool capturing = false;
+  if (const driver::status s = driver::stream_is_capturing(driver::default_stream(), capturing); s != driver::ok) {
+    driver::forget_error(s);
+    return false;
+  }
+  return is_done(driver::stream_query(driver::default_stream()), operation);
+}
+
+/// Whether the stream's next work would start at once: nothing is ahead of it, in the stream itself or in the default stream that it
+/// orders with. The runtimes answer for the stream itself only. Requires: the stream's device is current.
+[[nodiscard]] inline bool is_idle(const Slot& slot, const char* operation) {
+  if (!slot.blocking) [[likely]]
+    return has_finished(slot, operation);
+  const bool is_legacy_default = slot.is_default && slot.thread == nullptr;
+  if (is_legacy_default) return default_stream_has_finished(operation);
+  return has_finished(slot, operation) && default_stream_has_finished(operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

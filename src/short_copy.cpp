@@ -95,7 +95,7 @@ class TakenBlock {
 };
 
 [[nodiscard]] bool passed_soon(const Slot& slot, const char* operation) {
-  for (const auto deadline = Clock::now() + patience; !is_idle(slot, operation);)
+  for (const auto deadline = Clock::now() + patience; !has_finished(slot, operation);)
     if (Clock::now() >= deadline) return false;
   return true;
 }

@@ -25,7 +25,7 @@ namespace {
 
 [[nodiscard]] bool poll(Slot& slot, const char* operation) {
   const StreamDevice on{slot, operation};
-  return is_idle(slot, operation);
+  return has_finished(slot, operation);
 }
 
 /// Takes a slot at once, so that nothing can fail once the native stream is there; gives it back unless it was kept.

@@ -104,28 +104,31 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
     const detail::RelaxedCapture relaxed;  // nobody asked the library to ask
     return detail::is_idle(slot, operation);
   };
-  // It need not be known then what memory the source is in.
-  const auto passed_on_at_once = [&] {
-    if (width * height > driver_limit) return false;
-    if (!idle) idle = asked_idle();
-    if (!*idle) return false;
+  // False for host memory that is not pinned in one piece: runtimes refuse a range that begins in one registration and ends outside it,
+  // also in the next one. Workers do not mind.
+  const auto enqueue_unless_refused = [&] {
     const driver::status s = enqueue(slot.handle);
     if (s == driver::ok) return true;
     if (driver::classify(s) != errc::invalid_argument) detail::throw_status(s, operation);
-    driver::forget_error(s);  // memory that is pinned in part: runtimes refuse it, workers do not
+    driver::forget_error(s);
     return false;
   };
-  if (policy == Pageable::stage && !any_memory && detail::single_device() && to.kind == MemoryKind::device && !from.kind &&
-      !detail::note_use(from.pointer, span_of(from), from.kind, use) && passed_on_at_once())
-    return CopyResult::inlined;
+  const auto inline_by_driver = [&] {
+    if (width * height > driver_limit) return false;
+    if (!idle) idle = asked_idle();
+    return *idle && enqueue_unless_refused();
+  };
 
-  const auto kind_of = [&](const Place& place) { return detail::kind_of(place.pointer, span_of(place), place.kind, use, operation); };
-  const MemoryKind to_kind = kind_of(to);
-  const MemoryKind from_kind = kind_of(from);
+  const auto facts_of = [&](const Place& place) { return detail::facts_of(place.pointer, span_of(place), place.kind, use, operation); };
+  const auto [to_kind, to_in_one_block] = facts_of(to);
+  const auto [from_kind, from_in_one_block] = facts_of(from);
   const bool pageable = to_kind == MemoryKind::pageable || from_kind == MemoryKind::pageable;
-  if (pageable && policy == Pageable::refuse)
-    detail::throw_error(errc::not_permitted, operation,
-                        "one side is ordinary (pageable) memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
+  const auto refuse_pageable = [&] {
+    if (policy == Pageable::refuse)
+      detail::throw_error(errc::not_permitted, operation,
+                          "one side is ordinary (pageable) memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
+  };
+  if (pageable) refuse_pageable();
   if (pageable && policy == Pageable::block) {
     detail::check(enqueue(slot.handle), operation);
     if (any_memory) detail::check(driver::stream_synchronize(slot.handle), operation);
@@ -143,9 +146,13 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   if (on_devices && !detail::single_device() && enqueued_between_devices(transfer, slot.handle, operation)) return CopyResult::direct;
   if (to_kind == MemoryKind::device) detail::reach(slot.device, to.pointer, operation);
   if (from_kind == MemoryKind::device) detail::reach(slot.device, from.pointer, operation);
-  if (!pageable || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);
-  const detail::Side side = to_kind == MemoryKind::pageable ? detail::Side::to_host : detail::Side::to_device;
-  if (side == detail::Side::to_device && passed_on_at_once()) return CopyResult::inlined;
+  const bool may_be_pinned_in_parts =
+      (to_kind == MemoryKind::pinned && !to_in_one_block) || (from_kind == MemoryKind::pinned && !from_in_one_block);
+  if ((!pageable && !may_be_pinned_in_parts) || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);
+  if (!pageable && enqueue_unless_refused()) return CopyResult::direct;
+  refuse_pageable();
+  const detail::Side side = is_host(to_kind) ? detail::Side::to_host : detail::Side::to_device;
+  if (pageable && side == detail::Side::to_device && inline_by_driver()) return CopyResult::inlined;
   if (!idle)
     detail::refuse_in_capture(slot, operation,
                               "ordinary (pageable) memory is carried once, at the call, which a graph cannot repeat: use PinnedBuffer, or "

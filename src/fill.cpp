@@ -25,7 +25,7 @@ constexpr const char* operation = "fill memory";
     detail::note_use(to, bytes, kind, use);
     return false;
   }
-  return detail::kind_of(to, bytes, kind, use, operation) == MemoryKind::pageable;
+  return detail::facts_of(to, bytes, kind, use, operation).kind == MemoryKind::pageable;
 }
 
 /// Enqueues it where the memory can be reached, and says what is wrong where it was refused because it is another device's.
@@ -79,9 +79,7 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
   enter(operation);
   Slot& slot = live_slot(stream);
   if (count == 0) return;
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(size, count, &bytes))
-    throw_error(errc::invalid_argument, operation, "the number of elements times their size does not fit an address");
+  const std::size_t bytes = byte_size(count, size, operation);
   require_rows(to, bytes, bytes, 1, operation);
 
   const auto* const pattern = static_cast<const unsigned char*>(value);

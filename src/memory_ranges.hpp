@@ -29,16 +29,24 @@ inline bool note_use(const void* pointer, std::size_t bytes, std::optional<Memor
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 
-/// The same, and what the memory is, by both its ends: registered memory need not cover all of it.
-[[nodiscard]] inline MemoryKind kind_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
-                                        const char* operation) {
-  if (note_use(pointer, bytes, known, use)) return MemoryKind::pinned;
-  if (known) return *known;
+/// What is known of a range of memory.
+struct MemoryFacts {
+  MemoryKind kind;
+  /// False where the runtime was asked, which answers for single addresses only: then memory that is pinned at both ends may have a gap,
+  /// or lie in two registrations, and a copy of it may be refused.
+  bool in_one_block;
+};
+
+/// The same, and what the memory is: pinned only if both ends are, since a registration need not cover all of it.
+[[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
+                                          const char* operation) {
+  if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};
+  if (known) return {*known, true};
   PointerInfo info{MemoryKind::pageable, Device{0}};
   check(driver::pointer_info(info, pointer), operation);
-  if (info.kind != MemoryKind::pinned) return info.kind;
-  check(driver::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
-  return info.kind;
+  if (info.kind == MemoryKind::pinned)
+    check(driver::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
+  return {info.kind, false};
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

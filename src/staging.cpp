@@ -23,7 +23,6 @@ namespace {
 void stage_with_values(const JobPtr& job, native::stream stream, bool idle, const char* operation) {
   Ring& ring = job->ring;
   const bool to_device = job->side == Side::to_device;
-  staging_workers().add(job);
   std::uint32_t announced = 0;
   driver::status s = driver::ok;
   const auto all_well = [&](driver::status result) { return (s = result) == driver::ok; };
@@ -102,6 +101,19 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   }
 }
 
+/// A job for a ring that counts it as active already; if none can be made, it no longer does. The workers know the job, but leave it alone
+/// until a piece is announced. Requires: ring.mutex is held.
+[[nodiscard]] JobPtr make_job(Slot& slot, Side side, const Transfer& transfer, Ring& ring, bool with_values) try {
+  const auto job = std::make_shared<Job>(slot, side, flattened(transfer), ring);
+  if (with_values) staging_workers().add(job);
+  job->number = ++ring.jobs;
+  job->first_piece = std::exchange(ring.pieces, ring.pieces + job->count);
+  return job;
+} catch (...) {
+  ring.release();
+  throw;
+}
+
 }  // namespace
 
 void stage(Slot& slot, const Transfer& transfer, Side side, bool idle, const char* operation) {
@@ -113,9 +125,7 @@ void stage(Slot& slot, const Transfer& transfer, Side side, bool idle, const cha
       ring.release();
       continue;
     }
-    const auto job = std::make_shared<Job>(slot, side, flattened(transfer), ring);
-    job->number = ++ring.jobs;
-    job->first_piece = std::exchange(ring.pieces, ring.pieces + job->count);
+    const JobPtr job = make_job(slot, side, transfer, ring, with_values);
     if (with_values)
       stage_with_values(job, slot.handle, idle && ring.active.load(std::memory_order_acquire) == 1, operation);
     else

@@ -25,6 +25,8 @@ constexpr std::size_t smallest_slot = std::size_t{512} << 10;
 // Three commands each, of the some thousand that CUDA's channels hold.
 constexpr std::size_t most_pieces = 256;
 
+constexpr std::size_t most_workers = 64;
+
 [[nodiscard]] std::size_t from_environment(const char* name) noexcept {
   const char* const text = std::getenv(name);
   return text == nullptr ? 0 : parse_size(text).value_or(0);
@@ -40,8 +42,9 @@ StagingRings& staging_rings() {
 
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
-  if (o.workers == 0) o.workers = static_cast<int>(std::min<std::size_t>(from_environment("RUNNEL_STAGING_WORKERS"), 64));
+  if (o.workers == 0) o.workers = static_cast<int>(std::min(from_environment("RUNNEL_STAGING_WORKERS"), most_workers));
   if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
+  o.workers = std::min(o.workers, static_cast<int>(most_workers));
   if (o.chunk == 0) o.chunk = from_environment("RUNNEL_STAGING_CHUNK");
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
   o.chunk = std::clamp(o.chunk, smallest_slot, std::size_t{1} << 30);
@@ -68,14 +71,14 @@ StagingOptions StagingRings::options() {
   return *options_;
 }
 
-/// The stream's own, or else the smallest that is idle, of those that are large enough.
+/// The stream's own, or else the smallest that nobody uses, of those that are large enough. Moved by the workers is not enough: the stream
+/// before may still have to read the slots, and the next one would wait, perhaps in the same channel, for values behind it.
 Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
     if (ring->data == nullptr || ring->slot_bytes < slot_bytes || ring->given_up.load(std::memory_order_acquire)) continue;
     if (ring->owner == owner) return ring.get();
-    const bool idle = ring->active.load(std::memory_order_acquire) == 0;
-    if (idle && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
+    if (ring->unused() && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
   }
   return best;
 }
@@ -113,7 +116,7 @@ Ring& StagingRings::ring_for(const Slot& slot, std::size_t bytes, const char* op
   const std::lock_guard lock{mutex_};
   if (!started_) {
     fill_in_options();
-    staging_workers().start(options_->workers);
+    if (!staging_workers().start(options_->workers)) throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");
     started_ = true;
   }
   std::size_t slot_bytes = slot_bytes_for(bytes);

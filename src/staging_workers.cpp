@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -18,8 +20,14 @@ StagingWorkers& staging_workers() {
   return instance;
 }
 
-void StagingWorkers::start(int count) {
-  for (int i = 0; i < count; ++i) std::thread{[this] { work(); }}.detach();
+bool StagingWorkers::start(int count) noexcept {
+  int started = 0;
+  try {
+    for (; started < count; ++started) std::thread{[this] { work(); }}.detach();
+  } catch (const std::system_error&) {  // no more threads
+  } catch (const std::bad_alloc&) {
+  }
+  return started > 0;
 }
 
 void StagingWorkers::add(const JobPtr& job) {

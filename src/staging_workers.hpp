@@ -15,8 +15,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 class StagingWorkers {
  public:
-  /// They stay until the process ends.
-  void start(int count);
+  /// Starts as many threads, or as many of them as there are to be had; they stay until the process ends. False if there is none at all.
+  [[nodiscard]] bool start(int count) noexcept;
   void add(const JobPtr& job);
   /// One of the job's pieces is moved, or its enqueueing is over; the last of all closes it.
   void count_down(const JobPtr& job);

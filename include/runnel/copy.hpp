@@ -5,6 +5,7 @@
 #pragma once
 
 #include <runnel/current.hpp>
+#include <runnel/detail/byte_size.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/stream.hpp>
 
@@ -88,7 +89,7 @@ CopyResult copy(StreamRef stream, To&& to, const From& from, Pageable policy = d
   static_assert(std::is_trivially_copyable_v<T>, "copy: only trivially copyable elements can be moved as bytes");
   detail::require_same_size(std::size(to), std::size(from));
   return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from), detail::kind_by_type<From>(),
-                            std::size(from) * sizeof(T), policy);
+                            detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
 }
 /// On the current stream.
 template <detail::memory_range To, detail::memory_range From>

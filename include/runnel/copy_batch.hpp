@@ -20,7 +20,7 @@ struct CopyOperation {
   std::optional<MemoryKind> from_kind = std::nullopt;  ///< of `from`, where it is known
 };
 
-/// All elements of `from` to `to`, as in copy().
+/// All elements of `from` to `to`, as in copy(). @throws errc::invalid_argument for sizes that differ or overflow
 template <detail::memory_range To, detail::memory_range From>
 [[nodiscard]] CopyOperation copy_operation(To&& to, const From& from) {
   using T = detail::element_of<To>;
@@ -28,7 +28,8 @@ template <detail::memory_range To, detail::memory_range From>
   static_assert(std::is_same_v<T, std::remove_const_t<detail::element_of<const From>>>, "copy_operation: different element types");
   static_assert(std::is_trivially_copyable_v<T>, "copy_operation: only trivially copyable elements can be moved as bytes");
   detail::require_same_size(std::size(to), std::size(from));
-  return {std::data(to), std::data(from), std::size(from) * sizeof(T), detail::kind_by_type<To>(), detail::kind_by_type<From>()};
+  return {std::data(to), std::data(from), detail::byte_size(std::size(from), sizeof(T), "copy a batch"), detail::kind_by_type<To>(),
+          detail::kind_by_type<From>()};
 }
 
 /// How many of a batch's operations went which way.

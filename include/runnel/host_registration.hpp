@@ -2,6 +2,7 @@
 /// Pinning memory that is there already.
 #pragma once
 
+#include <runnel/detail/byte_size.hpp>
 #include <runnel/device.hpp>
 
 #include <concepts>
@@ -27,7 +28,9 @@ class HostRegistration {
     { std::data(range) } -> std::convertible_to<void*>;
     std::size(range);
   }
-  explicit HostRegistration(R& range) : HostRegistration(std::data(range), std::size(range) * sizeof(*std::data(range))) {}
+  explicit HostRegistration(R& range)
+      : HostRegistration(std::data(range),
+                         detail::byte_size(std::size(range), sizeof(*std::data(range)), "pin memory that is there already")) {}
   ///@{ The other is empty afterwards.
   HostRegistration(HostRegistration&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}

@@ -85,8 +85,7 @@ void sort(const CopyOperation& copy, detail::StreamUse use, Pageable policy, int
   sorted.others.push_back({copy.to, copy.from, copy.bytes, to, from});
 }
 
-[[nodiscard]] Sorted sort_all(const detail::Slot& slot, detail::StreamUse use, std::span<const CopyOperation> operations,
-                              Pageable policy) {
+[[nodiscard]] Sorted sort_all(const detail::Slot& slot, detail::StreamUse use, std::span<const CopyOperation> operations, Pageable policy) {
   Sorted sorted;
   for (const CopyOperation& copy : operations) {
     if (copy.bytes == 0 || (copy.to == copy.from && copy.to != nullptr)) {

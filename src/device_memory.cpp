@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device_memory.hpp"
 
+#include "capture.hpp"
 #include "check.hpp"
 #include "counters.hpp"
 #include "device_table.hpp"
@@ -54,67 +55,104 @@ void drop(driver::status s) noexcept {
   if (driver::classify(s) == errc::capture) captures_met.store(true, std::memory_order_relaxed);
 }
 
-/// A stream of the library's own, for memory whose stream is gone: nobody else's work has to wait behind what the memory waits for.
-/// Made at first use, and never destroyed. Null where none can be had.
-[[nodiscard]] native::stream late_stream(int device) noexcept {
-  static constinit std::mutex mutex;
-  static constinit std::array<native::stream, max_devices> streams{};
-  const std::lock_guard lock{mutex};
-  native::stream& stream = streams[static_cast<std::size_t>(device)];
-  if (stream == nullptr) {
-    const ScopedDevice on{device, ScopedDevice::no_throw};
-    if (const driver::status s = driver::stream_create(stream, false, 0); s != driver::ok) {
-      driver::forget_error(s);
-      stream = nullptr;
-    }
-  }
-  return stream;
-}
-
-[[nodiscard]] bool wait_event(native::stream stream, native::event event) noexcept {
-  const driver::status s = driver::stream_wait_event(stream, event);
+[[nodiscard]] bool succeeded(driver::status s) noexcept {
   drop(s);
   return s == driver::ok;
 }
 
+/// Streams of the library's own on one device, made at first use and never destroyed. Memory is freed on one of them where the stream that
+/// it was allocated on is gone, must not be held up by other streams, or must not allocate.
+class OwnStreams {
+ public:
+  /// Where nothing ever waits but for memory. Null where there is none to be had.
+  [[nodiscard]] native::stream for_allocating(int device) noexcept {
+    const std::lock_guard lock{mutex_};
+    return made(allocating_, device);
+  }
+  /// One that is idle, if there is one: a buffer that waits long for its users holds up few others. Null where there is none to be had.
+  [[nodiscard]] native::stream for_freeing(int device) noexcept {
+    const std::lock_guard lock{mutex_};
+    const RelaxedCapture relaxed{if_captures_met()};
+    for (native::stream& stream : freeing_)
+      if (stream == nullptr || succeeded(driver::stream_query(stream))) return made(stream, device);
+    native::stream& next = freeing_[next_++ % freeing_.size()];
+    return next;
+  }
+
+ private:
+  [[nodiscard]] static native::stream made(native::stream& stream, int device) noexcept {
+    if (stream != nullptr) return stream;
+    const ScopedDevice on{device, ScopedDevice::no_throw};
+    if (!succeeded(driver::stream_create(stream, false, 0))) stream = nullptr;
+    return stream;
+  }
+
+  std::mutex mutex_;
+  native::stream allocating_{};
+  std::array<native::stream, 4> freeing_{};
+  std::size_t next_ = 0;
+};
+constinit std::array<OwnStreams, max_devices> own_streams{};
+[[nodiscard]] OwnStreams& own_streams_of(int device) noexcept { return own_streams[static_cast<std::size_t>(device)]; }
+
 /// Later work of the stream comes after what the use stands for. False where that cannot be had.
-[[nodiscard]] bool wait_use(native::stream stream, StreamUse use) noexcept {
+[[nodiscard]] bool wait_use(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
   if (const HeldStream held{use}) {
     if (!held.is_reachable()) return false;
-    const native::event event = held.record(InCapture::allowed);
+    const native::event event = held.record(in_capture);
     if (event == nullptr) return false;
-    const bool waits = wait_event(stream, event);
+    const bool waits = succeeded(driver::stream_wait_event(stream, event));
     return_event(event, held.device(), {});
     return waits;
   }
   const Remainder left = remainder_of(use);
-  return left.state == Remainder::State::passed || (left.state == Remainder::State::recorded && wait_event(stream, left.event));
+  return left.state == Remainder::State::passed ||
+         (left.state == Remainder::State::recorded && succeeded(driver::stream_wait_event(stream, left.event)));
 }
 
-/// Ends the use of the own stream, whatever it returns.
-[[nodiscard]] bool free_on_stream(void* pointer, int device, StreamUse own, const StreamUse* others, std::size_t count) noexcept {
-  const HeldStream held{own, HeldStream::Use::ends};
-  std::optional<ScopedDevice> on;
-  native::stream stream{};
-  if (held) {
-    if (!held.is_reachable()) return false;
-    stream = held.handle();
-    if (held.is_default()) on.emplace(device, ScopedDevice::no_throw);
-  } else {
-    stream = late_stream(device);
-    const bool ordered = stream != nullptr && wait_use(stream, own);
-    end_use(own);
-    if (!ordered) return false;
-  }
-  if (!std::all_of(others, others + count, [&](StreamUse use) { return wait_use(stream, use); })) return false;
+struct Free {
+  void* pointer;
+  int device;
+  StreamUse own;
+  const StreamUse* others;
+  std::size_t count;
+};
+
+/// Whether memory that was allocated in the stream's order may be a node of a graph that is being captured: then it is freed there, too.
+[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept {
+  bool capturing = false;
+  return succeeded(driver::stream_is_capturing(stream.handle(), capturing)) && capturing;
+}
+
+[[nodiscard]] bool free_on(native::stream stream, const Free& what, InCapture in_capture) noexcept {
+  const auto waits = [&](StreamUse use) { return wait_use(stream, use, in_capture); };
+  if (!std::all_of(what.others, what.others + what.count, waits)) return false;
   const RelaxedCapture relaxed{if_captures_met()};
-  drop(driver::free_async(pointer, stream));
+  drop(driver::free_async(what.pointer, stream));
   return true;
+}
+
+/// Behind the work of all streams that use the memory. With other users it is freed on a stream of the library's own, so that the stream
+/// it was allocated on goes on at once. Ends the use of that stream, whatever it returns.
+[[nodiscard]] bool free_in_stream_order(const Free& what) noexcept {
+  if (const HeldStream held{what.own, HeldStream::Use::ends}) {
+    std::optional<ScopedDevice> on;
+    if (held.is_default()) on.emplace(what.device, ScopedDevice::no_throw);
+    if (!held.is_reachable()) return false;
+    const bool alone = what.count == 0 && held.may_allocate();
+    if (alone || is_captured(held)) return free_on(held.handle(), what, InCapture::allowed);
+    const native::stream own = own_streams_of(what.device).for_freeing(what.device);
+    return own != nullptr && wait_use(own, what.own, InCapture::never) && free_on(own, what, InCapture::never);
+  }
+  const native::stream own = own_streams_of(what.device).for_freeing(what.device);
+  const bool ordered = own != nullptr && wait_use(own, what.own, InCapture::never);
+  end_use(what.own);
+  return ordered && free_on(own, what, InCapture::never);
 }
 
 /// Asked twice, since an error of earlier work may come up once. False where nobody knows what still runs there: then memory that may be
 /// in use stays with the runtime.
-[[nodiscard]] bool waited_for_device(int device) noexcept {
+[[nodiscard]] bool wait_for_device(int device) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   for (int i = 0; i < 2; ++i) {
     const driver::status s = driver::device_synchronize();
@@ -124,27 +162,78 @@ void drop(driver::status s) noexcept {
   return false;
 }
 
-void free_now(void* pointer, int device, StreamUse own, const StreamUse* others, std::size_t count) noexcept {
-  const bool has_pools = has_memory_pools(device);
-  if (!has_pools) end_use(own);
-  if (!has_pools || !free_on_stream(pointer, device, own, others, count)) {
+[[nodiscard]] bool has_captured_user(const Free& what) noexcept {
+  return std::any_of(what.others, what.others + what.count, [](StreamUse use) {
+    const HeldStream held{use};
+    return held && held.is_reachable() && is_captured(held);
+  });
+}
+
+void free_now(const Free& what) noexcept {
+  const bool has_pools = has_memory_pools(what.device);
+  if (!has_pools) end_use(what.own);
+  if ((!has_pools || !free_in_stream_order(what)) && !has_captured_user(what)) {
+    // Memory that a capture uses stays with the runtime: waiting for the device would break the capture, and its graph may run yet.
     // The plain free waits for its own device where the memory came from a plain allocation, for nothing where it came from a pool.
     bool passed = true;
     for (int i = 0; i < device_count(); ++i)
-      if (i == device || count > 0) passed = waited_for_device(i) && passed;
-    const ScopedDevice on{device, ScopedDevice::no_throw};
-    if (passed) drop(driver::free_device(pointer));
+      if (i == what.device || what.count > 0) passed = wait_for_device(i) && passed;
+    const ScopedDevice on{what.device, ScopedDevice::no_throw};
+    if (passed) drop(driver::free_device(what.pointer));
   }
-  std::for_each(others, others + count, end_use);
+  std::for_each(what.others, what.others + what.count, end_use);
+}
+
+[[nodiscard]] void* malloc_async(std::size_t bytes, native::stream stream) {
+  const RelaxedCapture relaxed{if_captures_met()};
+  void* block = nullptr;
+  check(driver::malloc_async(block, bytes, stream), operation);
+  return block;
+}
+
+/// Allocates on a stream of the library's own, and lets `slot`'s stream wait for that.
+[[nodiscard]] void* allocate_beside(const Slot& slot, std::size_t bytes) {
+  const native::stream own = own_streams_of(slot.device).for_allocating(slot.device);
+  if (own == nullptr) throw_error(errc::out_of_memory, operation, "no stream could be made to allocate it on");
+  const native::event event = take_event(slot.device, {}, operation);
+  void* block = nullptr;
+  try {
+    block = malloc_async(bytes, own);
+    check(driver::event_record(event, own), operation);
+    check(driver::stream_wait_event(slot.handle, event), operation);
+  } catch (...) {
+    if (block != nullptr) drop(driver::free_async(block, own));
+    return_event(event, slot.device, {});
+    throw;
+  }
+  return_event(event, slot.device, {});
+  return block;
+}
+
+/// Requires: the slot's device is current.
+[[nodiscard]] void* allocate_in_stream_order(const Slot& slot, std::size_t bytes) {
+  if (may_allocate(slot) || is_capturing(slot, operation)) [[likely]]
+    return malloc_async(bytes, slot.handle);
+  return allocate_beside(slot, bytes);
 }
 
 [[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
+
+/// Forgets streams that are gone and have finished, so that a buffer which outlives many streams does not keep an event for each.
+void forget_passed(std::vector<StreamRef>& others) {
+  const RelaxedCapture relaxed;
+  std::erase_if(others, [](StreamRef stream) {
+    if (stream.valid() || poll_remainder(use_of(stream)) != Remainder::State::passed) return false;
+    end_use(use_of(stream));
+    return true;
+  });
+}
 
 }  // namespace
 
 void free_in_order(DeviceFree* note) noexcept {
   const std::unique_ptr<DeviceFree> owned{note};
-  free_now(owned->pointer, owned->device, owned->own, owned->others.data(), owned->others.size());
+  free_now({owned->pointer, owned->device, owned->own, owned->others.data(), owned->others.size()});
 }
 
 void* allocate_device(StreamRef stream, std::size_t bytes) {
@@ -158,8 +247,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   try {
     if (has_memory_pools(device)) {
       const ScopedDevice on{slot.device, operation};
-      const RelaxedCapture relaxed{if_captures_met()};
-      check(driver::malloc_async(block, bytes, slot.handle), operation);
+      block = allocate_in_stream_order(slot, bytes);
     } else {
       const ScopedDevice on{device, operation};
       const RelaxedCapture relaxed;
@@ -178,6 +266,7 @@ void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef s
   enter(recording);
   static_cast<void>(live_slot(stream));
   if (stream == owner || std::find(others.begin(), others.end(), stream) != others.end()) return;
+  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_passed(others);
   others.push_back(stream);
   if (begin_use(use_of(stream))) return;
   others.pop_back();
@@ -188,7 +277,7 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  if (mode == Release::now && others.empty()) return free_now(pointer, device, use_of(stream), nullptr, 0);
+  if (mode == Release::now && others.empty()) return free_now({pointer, device, use_of(stream), nullptr, 0});
   try {
     auto note = std::make_unique<DeviceFree>(DeviceFree{pointer, device, use_of(stream), {}});
     for (const StreamRef other : others) note->others.push_back(use_of(other));

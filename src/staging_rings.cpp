@@ -116,7 +116,8 @@ Ring& StagingRings::ring_for(const Slot& slot, std::size_t bytes, const char* op
   const std::lock_guard lock{mutex_};
   if (!started_) {
     fill_in_options();
-    if (!staging_workers().start(options_->workers)) throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");
+    if (!staging_workers().start(options_->workers))
+      throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");
     started_ = true;
   }
   std::size_t slot_bytes = slot_bytes_for(bytes);

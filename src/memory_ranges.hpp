@@ -25,7 +25,10 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
 }
 
 /// Notes that the stream uses the memory, if it is pinned by runnel: it is then handed out to nobody else before the stream has passed.
+/// Requires: the stream's device is current if its handle needs that.
 inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use) {
+  if (use.slot->mark_wanted.load(std::memory_order_relaxed)) [[unlikely]]
+    make_mark(*use.slot);
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 

@@ -14,9 +14,13 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 void record(PendingUse& pending) noexcept {
-  if (pending.event != nullptr) return;
+  if (pending.event != nullptr || pending.mark != 0) return;
   const HeldStream stream{pending.use};
-  if (!stream || !stream.is_reachable()) return;
+  if (!stream) return;
+  if (!stream.is_reachable()) {
+    pending.mark = want_mark(pending.use);
+    return;
+  }
   pending.event = stream.record(InCapture::never);
   if (pending.event == nullptr) return;
   pending.device = stream.device();
@@ -35,7 +39,11 @@ using Progress = PinnedBlock::Progress;
     return_event(pending.event, pending.device, {});
     return Progress::passed;
   }
-  if (pending.use.slot->id.load(std::memory_order_acquire) == pending.use.id) return Progress::waiting;
+  if (pending.use.slot->id.load(std::memory_order_acquire) == pending.use.id) {
+    if (pending.mark == 0 || !has_passed_mark(pending.use, pending.mark)) return Progress::waiting;
+    end_use(pending.use);
+    return Progress::passed;
+  }
   switch (poll_remainder(pending.use)) {
     case Remainder::State::open:
     case Remainder::State::recorded:

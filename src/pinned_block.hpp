@@ -16,7 +16,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 struct PendingUse {
   StreamUse use;
   native::event event{};
-  int device = 0;  // of the event
+  int device = 0;          // of the event
+  std::uint64_t mark = 0;  // of another thread's default stream, instead of an event: see want_mark()
 };
 
 struct PinnedShelf;

@@ -25,7 +25,10 @@ namespace {
 
 [[nodiscard]] bool poll(Slot& slot, const char* operation) {
   const StreamDevice on{slot, operation};
-  return has_finished(slot, operation);
+  if (!has_finished(slot, operation)) return false;
+  if (slot.mark_wanted.load(std::memory_order_relaxed)) [[unlikely]]
+    pass_mark(slot);
+  return true;
 }
 
 /// Takes a slot at once, so that nothing can fail once the native stream is there; gives it back unless it was kept.
@@ -172,6 +175,8 @@ void StreamRef::synchronize() const {
     const detail::StreamDevice on{slot, operation};
     detail::refuse_in_capture(slot, operation, not_in_capture);
     detail::check(driver::stream_synchronize(slot.handle), operation);
+    if (slot.mark_wanted.load(std::memory_order_relaxed)) [[unlikely]]
+      detail::pass_mark(slot);
   }
   detail::deliver_failure(slot);
 }

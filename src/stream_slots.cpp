@@ -74,6 +74,9 @@ void free_slot(Slot* slot) noexcept {
   slot->is_default = false;
   slot->idle_at_end = false;
   slot->attachments.store(nullptr, std::memory_order_relaxed);  // where they could not be destroyed, they are left
+  if (const native::event mark = std::exchange(slot->mark, {})) return_event(mark, slot->device, {});
+  slot->mark_wanted.store(false, std::memory_order_relaxed);
+  slot->marks = slot->marks_passed = 0;
   slot->thread = nullptr;
   slot->owned = false;
   slot->name[0] = '\0';

@@ -24,6 +24,10 @@ struct Slot : StreamSlot {
   std::uint64_t failure_label = 0;
 
   const void* thread = nullptr;  // a thread's own default stream: this_thread_mark() of that thread
+  std::atomic<bool> mark_wanted{false};  // by another thread, see want_mark(); what it asks about is guarded by the same lock as uses:
+  native::event mark{};                  // the last mark, perhaps not passed yet
+  std::uint64_t marks = 0;               // made so far
+  std::uint64_t marks_passed = 0;        // all up to this one
 
   // See stream_uses.hpp; the first is guarded by its lock.
   std::size_t memory_uses = 0;

@@ -4,9 +4,11 @@
 #include "event_pool.hpp"
 #include "host_function.hpp"
 #include "process.hpp"
+#include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
 #include "spin_lock.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -87,6 +89,12 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   return {};
 }
 
+[[nodiscard]] bool is_passed(native::event event) noexcept {
+  const driver::status s = driver::event_query(event);
+  if (s != driver::ok) driver::forget_error(s);
+  return s == driver::ok;
+}
+
 [[nodiscard]] Remainder end_of(const Slot& slot) noexcept {
   if (slot.idle_at_end) return {Remainder::State::passed, {}};
   const native::event event = record_on(slot, InCapture::never);
@@ -137,6 +145,50 @@ HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
 
 native::event HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
 
+std::uint64_t want_mark(StreamUse use) noexcept {
+  const std::lock_guard lock{registry().lock};
+  if (use.slot->id.load(std::memory_order_relaxed) == use.id) use.slot->mark_wanted.store(true, std::memory_order_relaxed);
+  return use.slot->marks + 1;
+}
+
+bool has_passed_mark(StreamUse use, std::uint64_t number) noexcept {
+  const HeldStream held{use};
+  if (!held) return false;
+  native::event mark{};
+  std::uint64_t made = 0;
+  {
+    const std::lock_guard lock{registry().lock};
+    if (use.slot->marks_passed >= number) return true;
+    mark = use.slot->mark;
+    made = use.slot->marks;
+  }
+  if (made < number || !is_passed(mark)) return false;
+  const std::lock_guard lock{registry().lock};
+  use.slot->marks_passed = std::max(use.slot->marks_passed, made);
+  return true;
+}
+
+void make_mark(Slot& slot) noexcept {
+  const RelaxedCapture relaxed;
+  // Only this thread makes marks. While the last one has not been passed, the next one is still wanted, and made later.
+  if (!has_passed_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks)) return;
+  const native::event mark = record_on(slot, InCapture::never);
+  if (mark == nullptr) return;
+  native::event old{};
+  {
+    const std::lock_guard lock{registry().lock};
+    old = std::exchange(slot.mark, mark);
+    ++slot.marks;
+    slot.mark_wanted.store(false, std::memory_order_relaxed);
+  }
+  if (old != nullptr) return_event(old, slot.device, {});
+}
+void pass_mark(Slot& slot) noexcept {
+  const std::lock_guard lock{registry().lock};
+  slot.marks_passed = ++slot.marks;
+  slot.mark_wanted.store(false, std::memory_order_relaxed);
+}
+
 Remainder remainder_of(StreamUse use) noexcept {
   const std::lock_guard lock{registry().lock};
   const auto found = registry().retired.find(use.id);
@@ -146,11 +198,7 @@ Remainder remainder_of(StreamUse use) noexcept {
 Remainder::State poll_remainder(StreamUse use) noexcept {
   const Remainder found = remainder_of(use);
   if (found.state != Remainder::State::recorded) return found.state;
-  const driver::status s = driver::event_query(found.event);
-  if (s != driver::ok) {
-    driver::forget_error(s);
-    return Remainder::State::recorded;
-  }
+  if (!is_passed(found.event)) return Remainder::State::recorded;
   const std::lock_guard lock{registry().lock};
   const auto entry = registry().retired.find(use.id);
   if (entry != registry().retired.end()) entry->second.remainder.state = Remainder::State::passed;

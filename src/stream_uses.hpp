@@ -53,6 +53,17 @@ class HeldStream {
   Slot* slot_;
 };
 
+// Only its own thread can record on a thread's default stream. Another thread that has to know when the stream has passed its present work
+// asks for a mark; the stream's thread makes it the next time that it uses pinned memory or waits for the stream.
+/// Asks for a mark behind the present work; returns its number.
+[[nodiscard]] std::uint64_t want_mark(StreamUse use) noexcept;
+/// Whether the stream has passed that mark; false also if it was not made yet.
+[[nodiscard]] bool has_passed_mark(StreamUse use, std::uint64_t number) noexcept;
+/// Requires: the stream's own thread calls, and the stream's device is current.
+void make_mark(Slot& slot) noexcept;
+/// All work of the stream so far has finished. Requires: the stream's own thread calls.
+void pass_mark(Slot& slot) noexcept;
+
 /// What a stream that ended left behind for a use of it.
 struct Remainder {
   enum class State {

@@ -60,13 +60,18 @@ class Capture : public testing::Test {
   void begin(Mode mode = API(StreamCaptureModeThreadLocal)) const {
     ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), mode), API(Success));
   }
-  /// What was captured must have stayed whole.
-  void end() const {
-    EXPECT_TRUE(stream().is_capturing());
+  /// What was captured must have stayed whole. Returns how many operations it has.
+  std::size_t end() const { return end(stream()); }
+  static std::size_t end(StreamRef captured) {
+    EXPECT_TRUE(captured.is_capturing());
     API(Graph_t) graph{};
-    ASSERT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(Success));
+    EXPECT_EQ(CALL(StreamEndCapture)(captured.native(), &graph), API(Success));
+    std::size_t count = 0;
+    if (graph == nullptr) return count;
+    EXPECT_EQ(CALL(GraphGetNodes)(graph, nullptr, &count), API(Success));
     EXPECT_EQ(CALL(GraphDestroy)(graph), API(Success));
-    EXPECT_FALSE(stream().is_capturing());
+    EXPECT_FALSE(captured.is_capturing());
+    return count;
   }
   void expect_broken() const {
     API(Graph_t) graph{};
@@ -112,6 +117,43 @@ TEST_F(Capture, C184_WaitingForACapturingStreamIsRefusedAndLeavesTheCaptureWhole
   EXPECT_EQ(code_of([&] { return stream().synchronize_for(1ms); }), errc::capture);
   end();
   stream().synchronize();
+}
+
+TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedBeforeAnythingIs) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  const Stream outside;
+  DeviceBuffer<unsigned char> there{size, outside};
+  PinnedBuffer<unsigned char> pinned{size}, other{size};
+  std::memset(pinned.data(), 1, size);
+  fill_bytes(outside, there.data(), 0, size);
+  outside.synchronize();
+  const std::vector<unsigned char> pageable(size);
+  const CopyOperation direct = copy_operation(there, pinned);
+  for (const CopyOperation& refused : {copy_operation(there, pageable), copy_operation(other, pinned)}) {
+    begin();
+    EXPECT_EQ(code_of([&] { return copy_batch(stream(), std::vector{direct, refused}); }), errc::capture);
+    EXPECT_EQ(copy_batch(stream(), std::vector{direct}).direct, 1U);
+    EXPECT_EQ(end(), 1U);
+  }
+}
+
+TEST_F(Capture, OfABlockingStreamIsNotBrokenByCopiesOfAnother) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  const Stream captured{StreamOptions{.blocking = true}}, other{StreamOptions{.blocking = true}};
+  DeviceBuffer<unsigned char> there{size, other};
+  const std::vector<unsigned char> source(size, 7);
+  std::vector<unsigned char> back(size);
+  other.synchronize();
+  for (const Mode mode : strict_modes) {
+    ASSERT_EQ(CALL(StreamBeginCapture)(captured.native(), mode), API(Success));
+    for (const std::size_t bytes : {std::size_t{1000}, std::size_t{100'000}, size}) {
+      copy_bytes(other, there.data(), source.data(), bytes);
+      copy_bytes(other, back.data(), there.data(), bytes);
+    }
+    end(captured);
+    other.synchronize();
+    EXPECT_TRUE(back == source);
+  }
 }
 
 TEST_F(Capture, C165_FunctionsThatRunOnceAreRefused) {

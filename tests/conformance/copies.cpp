@@ -515,4 +515,16 @@ TEST_F(CopiesTwo, C164_BetweenDevicesWithAndWithoutPeerAccess) {
   round_trip();
 }
 
+TEST_F(Copies, SpansWhoseBytesDoNotFitAnAddressAreRefused) {
+  Stream stream;
+  std::uint64_t number = 1;
+  const std::size_t count = (std::size_t{1} << 61) + 1;  // times 8: 8 bytes
+  const std::span<std::uint64_t> to{&number, count};
+  const DeviceSpan<std::uint64_t> from{&number + 1, count};
+  EXPECT_EQ(code_of([&] { return copy(stream, to, from); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_operation(to, from); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return HostRegistration{to}.data(); }), errc::invalid_argument);
+  EXPECT_EQ(number, 1U);
+}
+
 }  // namespace

@@ -21,6 +21,33 @@ TEST_F(DefaultStreams, C034_IsThePlatformsNullStream) {
   EXPECT_TRUE(runs(stream));
 }
 
+/// A stream that orders with the default stream, which has work ahead that writes the source.
+class CopyBehindTheDefaultStream : public Conformance, public testing::WithParamInterface<std::size_t> {
+ protected:
+  void expect_new_bytes(StreamRef stream) {
+    const std::size_t size = GetParam();
+    const auto fresh = pattern(size, 2);
+    std::vector<unsigned char> between = pattern(size, 1), result(size);
+    DeviceBuffer<unsigned char> first{size, stream}, second{size, stream};
+    copy(stream, first, fresh);
+    fill_bytes(stream, second.data(), 0, size);
+    stream.synchronize();
+    Gate gate;
+    gate.close_on(device().default_stream());
+    copy(device().default_stream(), between, std::as_const(first));
+    copy(stream, second, std::as_const(between));
+    gate.open();
+    copy(stream, result, std::as_const(second));
+    stream.synchronize();
+    EXPECT_TRUE(result == fresh);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, CopyBehindTheDefaultStream, testing::Values(1000, 100'000, 4 << 20));
+
+TEST_P(CopyBehindTheDefaultStream, OfABlockingStreamReadsWhatThatWrote) { expect_new_bytes(Stream{StreamOptions{.blocking = true}}); }
+
+TEST_P(CopyBehindTheDefaultStream, OfAThreadsDefaultStreamReadsWhatThatWrote) { expect_new_bytes(StreamRef::per_thread_default(device())); }
+
 TEST_F(DefaultStreams, C035_PerThreadDefaultsAreIndependentLines) {
   const StreamRef mine = StreamRef::per_thread_default(device());
   EXPECT_EQ(mine, StreamRef::per_thread_default(device()));

@@ -235,6 +235,46 @@ INSTANTIATE_TEST_SUITE_P(Uses, PinnedPoolWays,
                          testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill, Way::pattern, Way::batch, Way::between_two,
                                          Way::by_hand));
 
+TEST_F(PinnedPool, DoesNotGrowWithWhatAnotherThreadsDefaultStreamUsed) {
+  constexpr std::size_t bytes = std::size_t{128} << 10;
+  const std::size_t before = pinned_statistics().cached;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<PinnedBuffer<unsigned char>> handed;
+  bool over = false;
+  std::thread user{[&, here = device()] {
+    const StreamRef stream = StreamRef::per_thread_default(here);
+    DeviceBuffer<unsigned char> there{bytes, stream};
+    std::unique_lock lock{mutex};
+    for (;;) {
+      changed.wait(lock, [&] { return handed || over; });
+      if (over) return;
+      copy(stream, there, std::as_const(*handed));
+      stream.synchronize();
+      PinnedBuffer<unsigned char> used = std::move(*handed);
+      handed.reset();
+      changed.notify_all();
+      lock.unlock();
+      on_thread([&] { const PinnedBuffer<unsigned char> dropped = std::move(used); });  // by a thread that cannot reach the stream
+      lock.lock();
+    }
+  }};
+  for (int round = 0; round < 300; ++round) {
+    std::unique_lock lock{mutex};
+    changed.wait(lock, [&] { return !handed; });
+    handed.emplace(bytes);
+    changed.notify_all();
+  }
+  {
+    std::unique_lock lock{mutex};
+    changed.wait(lock, [&] { return !handed; });
+    over = true;
+    changed.notify_all();
+  }
+  user.join();
+  EXPECT_LE(pinned_statistics().cached, before + 8 * bytes);
+}
+
 TEST_F(PinnedPool, C125_AGatedCopyCarriesWhatTheBufferHeldWhenItDied) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};

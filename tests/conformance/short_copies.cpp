@@ -139,6 +139,21 @@ TEST_F(ShortCopies, GoOnWithoutPinnedMemory) {
   EXPECT_TRUE(back == source);
 }
 
+TEST_F(ShortCopies, OfMemoryThatTheCopyEngineReadsLaterAreNotCalledInlined) {
+  Stream stream;
+  for (const std::size_t size : {std::size_t{1000}, 4 * kib, 32 * kib, 100 * kib}) {
+    DeviceBuffer<unsigned char> there{size, stream};
+    Bytes registered = pattern(size, 3);
+    const HostRegistration pinned{registered};
+    PinnedBuffer<unsigned char> buffer{size};
+    stream.synchronize();
+    EXPECT_EQ(copy(stream, there, std::as_const(registered)), CopyResult::direct);
+    stream.synchronize();
+    EXPECT_EQ(copy_bytes(stream, there.data(), buffer.data(), size), CopyResult::direct);
+    stream.synchronize();
+  }
+}
+
 TEST_F(ShortCopies, GiveTheirMemoryBackWhenAsked) {
   trim_staging();
   trim_pinned();

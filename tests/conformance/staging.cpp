@@ -285,6 +285,91 @@ TEST_F(Staging, MemoryThatIsRegisteredInPart) {
   }
 }
 
+/// Ordinary memory of which some pages are registered, each range by itself.
+class PartlyRegistered {
+ public:
+  using Pages = std::vector<std::pair<std::size_t, std::size_t>>;  // the first page, and how many
+  explicit PartlyRegistered(const Pages& registered) {
+    for (const auto& [first, count] : registered) registrations_.emplace_back(begin() + first * page, count * page);
+  }
+  [[nodiscard]] unsigned char* begin() const { return memory_.get(); }
+  static constexpr std::size_t page = 4096;
+  static constexpr std::size_t size = 512 * page;
+
+ private:
+  struct Free {
+    void operator()(unsigned char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<unsigned char, Free> memory_{static_cast<unsigned char*>(std::aligned_alloc(page, size))};
+  std::vector<HostRegistration> registrations_;
+};
+
+TEST_F(Staging, MemoryThatIsRegisteredInSeveralPieces) {
+  constexpr std::size_t page = PartlyRegistered::page;
+  const PartlyRegistered::Pages layouts[] = {{{0, 1}, {511, 1}}, {{0, 256}, {256, 256}}, {{0, 4}, {100, 4}, {508, 4}}};
+  Stream stream;
+  DeviceBuffer<unsigned char> there{PartlyRegistered::size, stream};
+  for (const auto& layout : layouts)
+    for (const std::size_t bytes : {PartlyRegistered::size, 257 * page}) {
+      PartlyRegistered memory{layout};
+      const std::span<unsigned char> host{memory.begin() + (PartlyRegistered::size - bytes), bytes};
+      const Bytes expected = pattern(bytes, 5);
+      std::copy(expected.begin(), expected.end(), host.begin());
+      stream.synchronize();
+      EXPECT_NE(copy_bytes(stream, there.data(), host.data(), bytes), CopyResult::nothing);
+      stream.synchronize();
+      std::fill(host.begin(), host.end(), 0);
+      EXPECT_NE(copy_2d(stream, host.data(), page, there.data(), page, page, bytes / page), CopyResult::nothing);
+      stream.synchronize();
+      EXPECT_TRUE(std::equal(host.begin(), host.end(), expected.begin()));
+      const std::array both{CopyOperation{there.data(), host.data(), bytes / 2},
+                            CopyOperation{there.data() + bytes / 2, host.data() + bytes / 2, bytes - bytes / 2}};
+      fill_bytes(stream, there.data(), 0, bytes);
+      EXPECT_EQ(copy_batch(stream, both).nothing, 0U);
+      stream.synchronize();
+      Bytes back(bytes);
+      copy_bytes(stream, back.data(), there.data(), bytes);
+      stream.synchronize();
+      EXPECT_TRUE(back == expected);
+    }
+}
+
+TEST_F(Staging, AStreamDoesNotWaitForARingThatAnotherOneHasYetToRead) {
+  constexpr std::size_t bytes = 4 * mib;  // no more than a ring holds: the workers get done with all of it
+  Stream held;
+  std::vector<Stream> streams(9);
+  std::vector<DeviceBuffer<unsigned char>> there;
+  for (const Stream& stream : streams) there.emplace_back(bytes, stream);
+  const Bytes source{noise().begin(), noise().begin() + bytes};
+  for (const Stream& stream : streams) stream.synchronize();
+  // Which streams share a channel with `held`.
+  std::vector<std::size_t> beside, free;
+  {
+    Gate gate;
+    gate.close_on(held);
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      fill_bytes(streams[i], there[i].data(), 0, 1);
+      (streams[i].synchronize_for(std::chrono::milliseconds{100}) ? free : beside).push_back(i);
+    }
+  }
+  for (const Stream& stream : streams) stream.synchronize();
+  Gate gate;
+  gate.close_on(held);
+  // These streams do not read what the workers bring.
+  for (const std::size_t i : beside) copy(streams[i], there[i], source);
+  for (const std::size_t i : free) {
+    copy(streams[i], there[i], source);
+    EXPECT_TRUE(streams[i].synchronize_for(patience));
+  }
+  gate.open();
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    Bytes back(bytes);
+    copy(streams[i], back, std::as_const(there[i]));
+    streams[i].synchronize();
+    EXPECT_TRUE(back == source);
+  }
+}
+
 TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
   const DeviceGuard there{second};
   PinnedBuffer<unsigned char> block{size};

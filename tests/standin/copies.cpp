@@ -57,6 +57,7 @@ bool still_valid(const Rows& to, const Rows* from) {
 int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle handle) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
+  if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
   if (to.width == 0 || to.height == 0) return vendor::ok;
   if (to.begin == nullptr || from.begin == nullptr || to.pitch < to.width || from.pitch < from.width) return vendor::invalid_value;
   if (!valid(to) || !valid(from)) return vendor::invalid_value;
@@ -94,6 +95,7 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
 int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle handle) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
+  if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
   if (to.width == 0 || to.height == 0) return vendor::ok;
   if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return vendor::invalid_value;
   if (to.pitch < to.width || !valid(to) || kind_of(to) == Memory::pageable) return vendor::invalid_value;

@@ -62,6 +62,7 @@ void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& 
     order.legacy = operation;
   } else if (stream.kind == StreamKind::blocking) {
     after(order.legacy);
+    stream.legacy_before = order.legacy;
     order.blocking[stream.id] = operation;
   }
   if (channel != nullptr) {
@@ -71,6 +72,7 @@ void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& 
     ++channel->pending;
   }
   stream.last = operation;
+  if (!operation->is_mark) stream.last_work = operation;
   operation->unmet = operation->before.size();
   pending_.emplace(operation->number, operation);
   if (operation->unmet == 0) {

@@ -29,7 +29,8 @@ struct Operation {
   std::function<void()> run;
   std::vector<Range> touches;
   bool is_host_function = false;
-  bool opaque = false;  // a host function, or a wait for the host: nobody knows what it reads or orders
+  bool is_mark = false;  // an event's record: no work of the stream
+  bool opaque = false;   // a host function, or a wait for the host: nobody knows what it reads or orders
 
   std::uint64_t number = 0;
   int device = 0;
@@ -50,6 +51,7 @@ enum class StreamKind { blocking, independent, legacy };
 /// From a stream's begin to its end of capture: what is submitted to it, and to streams that join by an event, is counted, not run.
 struct Capture {
   std::uint64_t origin = 0;      // the stream's id
+  bool blocking = false;         // whether that stream orders with the legacy default stream
   int mode = 0;                  // as the vendor numbers them
   const void* thread = nullptr;  // the one that began it: its ThreadState
   std::size_t nodes = 0;
@@ -64,8 +66,17 @@ struct Stream {
   int priority = 0;
   StreamKind kind = StreamKind::independent;
   OperationPtr last;
-  CapturePtr capture;  // the last one that it was part of
+  OperationPtr last_work;       // marks apart
+  OperationPtr legacy_before;   // of the legacy stream, which `last` is behind
+  bool thread_default = false;  // ends with its thread
+  bool has_allocated = false;   // memory, in its order
+  CapturePtr capture;           // the last one that it was part of
 
+  /// What the stream's own progress is asked of: a mark that only the legacy stream holds up is no work of the stream.
+  [[nodiscard]] OperationPtr own_last() const {
+    const bool held_by_legacy = last != nullptr && last->is_mark && legacy_before != nullptr && !legacy_before->done;
+    return held_by_legacy ? last_work : last;
+  }
   [[nodiscard]] bool capturing() const { return capture != nullptr && !capture->ended; }
 };
 using StreamPtr = std::shared_ptr<Stream>;

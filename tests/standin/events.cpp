@@ -39,7 +39,9 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
       return vendor::invalid_handle;
     }
     event->capture = stream->capturing() ? stream->capture : nullptr;
+    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
     event->record = std::make_shared<Operation>();
+    event->record->is_mark = true;
     engine().submit(*stream, event->record);
     return vendor::ok;
   });

@@ -49,6 +49,15 @@ class Handles {
   std::size_t made_ = 0;
 };
 
+/// Memory that goes back to its pool once the operation is done. Until then an allocation that finds no room may count on it.
+struct PendingFree {
+  OperationPtr operation;
+  std::uint64_t stream = 0;
+  int device = 0;
+  std::size_t open = 0;     // bytes that nobody counts on yet
+  std::size_t counted = 0;  // bytes that an allocation counts on
+};
+
 struct Event {
   int device = 0;
   bool timed = false;
@@ -69,7 +78,8 @@ struct Block {
 class Blocks {
  public:
   Blocks();
-  void* allocate(std::size_t size, Memory kind, int device);  // null: no room
+  /// Null: no room, `counted` bytes of it being in use still.
+  void* allocate(std::size_t size, Memory kind, int device, std::size_t counted = 0);
   bool release(void* pointer);
   bool add_registered(void* pointer, std::size_t size);  // false: a part is a block already
   bool remove_registered(void* pointer);
@@ -95,6 +105,7 @@ struct State {
   std::set<std::pair<int, int>> peers;
   std::map<int, StreamPtr> legacy;
   std::vector<CapturePtr> captures;
+  std::vector<PendingFree> pending_frees;  // the oldest first
   std::uint64_t next_stream_id = 1;
   long calls = 0;
   bool sticky = false;
@@ -108,6 +119,14 @@ struct State {
   std::shared_ptr<Event> event(vendor::EventHandle handle);
 };
 State& state();
+
+/// The capture of a blocking stream that a call on the legacy default stream would break: that stream would have to order with it.
+inline CapturePtr captured_beside(const Stream& stream) {
+  if (stream.kind != StreamKind::legacy) return nullptr;
+  for (const CapturePtr& capture : state().captures)
+    if (!capture->ended && capture->blocking) return capture;
+  return nullptr;
+}
 
 /// The call that does this to a capture returns the code.
 inline vendor::Code break_capture(Capture& capture, vendor::Code code) {

@@ -14,6 +14,7 @@ namespace {
 int submit_host_function(vendor::StreamHandle handle, std::function<void()> function) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
+  if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
   auto operation = std::make_shared<Operation>();
   operation->run = std::move(function);
   operation->is_host_function = operation->opaque = true;
@@ -57,13 +58,15 @@ vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
   return call_outside_captures(Call::plain, [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
+    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
     if (stream->kind == StreamKind::legacy) {
       for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().demand(last);
       return engine().legacy_is_idle(stream->device) ? vendor::ok : vendor::not_ready;
     }
     if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_unsupported);
     engine().demand(stream->last);
-    return stream->last == nullptr || stream->last->done ? vendor::ok : vendor::not_ready;
+    const OperationPtr last = stream->own_last();
+    return last == nullptr || last->done ? vendor::ok : vendor::not_ready;
   });
 }
 
@@ -71,11 +74,12 @@ vendor::Error API(StreamSynchronize)(vendor::StreamHandle handle) {
   return call_outside_captures(Call::plain, [&](Lock& lock) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
+    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
     if (stream->kind == StreamKind::legacy) {
       for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().wait(lock, last);
     } else {
       if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_unsupported);
-      engine().wait(lock, OperationPtr{stream->last});
+      engine().wait(lock, stream->own_last());
     }
     return vendor::ok;
   });
@@ -104,6 +108,7 @@ vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::Captur
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
+    if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;  // which leaves that capture as it is
     *status = !stream->capturing()      ? API(StreamCaptureStatusNone)
               : stream->capture->broken ? API(StreamCaptureStatusInvalidated)
                                         : API(StreamCaptureStatusActive);
@@ -125,7 +130,8 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
     if (stream == nullptr) return vendor::invalid_handle;
     if (stream->kind == StreamKind::legacy) return vendor::capture_unsupported;
     if (stream->capturing()) return vendor::invalid_value;
-    stream->capture = std::make_shared<Capture>(Capture{stream->id, static_cast<int>(mode), &this_thread()});
+    stream->capture =
+        std::make_shared<Capture>(Capture{stream->id, stream->kind == StreamKind::blocking, static_cast<int>(mode), &this_thread()});
     state().captures.push_back(stream->capture);
     return vendor::ok;
   });
@@ -146,6 +152,14 @@ vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* 
   });
 }
 
+vendor::Error API(GraphGetNodes)(vendor::Graph graph, vendor::GraphNode*, std::size_t* count) {
+  return call([&](Lock&) {
+    if (graph == nullptr || count == nullptr) return vendor::invalid_value;
+    *count = reinterpret_cast<std::uintptr_t>(graph) - 1;
+    return vendor::ok;
+  });
+}
+
 vendor::Error API(GraphDestroy)(vendor::Graph) {
   return call(Call::releases, [&](Lock&) { return vendor::ok; });
 }
@@ -156,6 +170,7 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
     const auto found = state().event(event);
     if (stream == nullptr || found == nullptr) return vendor::invalid_handle;
     if (flags != 0) return vendor::invalid_value;
+    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
     if (found->capture != nullptr && !found->capture->ended) {
       if (stream->capturing() && stream->capture != found->capture) return vendor::capture_merge;
       stream->capture = found->capture;

@@ -21,6 +21,7 @@ using CopyKind = API(MemcpyKind);
 using CaptureStatus = API(StreamCaptureStatus);
 using CaptureMode = API(StreamCaptureMode);
 using Graph = API(Graph_t);
+using GraphNode = API(GraphNode_t);
 using MemoryPool = API(MemPool_t);
 using MemoryAccess = API(MemAccessDesc);
 
@@ -64,6 +65,7 @@ enum Code : int {
   capture_merge = 902,
   capture_unmatched = 903,
   capture_isolation = 905,
+  capture_implicit = 906,
   captured_event = 907,
 };
 

@@ -5,7 +5,9 @@
 #include "temporary_names.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -42,6 +44,30 @@ auto retry(Call call) {
   return result;
 }
 
+/// The descriptor of this process that a path names, as /dev/fd/3 and /proc/self/fd/3 do.
+std::optional<int> descriptor_of(const std::filesystem::path& path) {
+  std::error_code none;
+  const auto own = std::filesystem::canonical("/proc/self/fd", none);
+  if (none || std::filesystem::canonical(path.parent_path(), none) != own || none) return std::nullopt;
+  const std::string digits = path.filename().native();
+  int descriptor = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
+  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+  return descriptor;
+}
+
+/// Where the links that a path names lead, whether anything is there or not. A path of a descriptor stays: what it leads to is open.
+std::filesystem::path follow_links(std::filesystem::path path) {
+  constexpr int most_links = 40;  // as many as Linux follows
+  for (int i = 0; i < most_links && !descriptor_of(path); ++i) {
+    std::error_code none;
+    const auto next = std::filesystem::read_symlink(path, none);
+    if (none) break;
+    path = path.parent_path() / next;
+  }
+  return path;
+}
+
 }  // namespace
 
 InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
@@ -68,7 +94,17 @@ std::size_t InputFile::read(std::span<unsigned char> buffer) {
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
+  read_ += done;
+  if (done < buffer.size()) require_whole();
   return done;
+}
+
+void InputFile::require_whole() const {
+  struct ::stat now {};
+  // Files under /sys end before the size that they say, and go on saying it.
+  if (!size_ || read_ >= *size_ || ::fstat(descriptor_, &now) != 0 || static_cast<std::uint64_t>(now.st_size) >= *size_) return;
+  throw Failure("cannot read " + in_quotes(path_.native()) + ": it became shorter while it was read, " + std::to_string(read_) + " of " +
+                std::to_string(*size_) + " bytes came; run again when nothing changes it");
 }
 
 bool InputFile::is(const std::filesystem::path& path) const {
@@ -82,11 +118,14 @@ OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input
   if (path.empty()) throw Failure("the name of the file to write is empty; name a file");
   if (input.is(path)) throw Failure(in_quotes(path.native()) + " is the file to read, under this or another name; write to another file");
 
+  const std::filesystem::path followed = follow_links(path);
   struct ::stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
+  if (const auto descriptor = descriptor_of(followed)) {
+    open_directly(::fcntl(*descriptor, F_DUPFD_CLOEXEC, 0));
+  } else if (::stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) fail(errno);
-    if (!path.has_filename()) throw Failure(in_quotes(path.native()) + " is a directory; name a file to write");
-    open_beside();
+    target_ = followed;
+    open_new();
   } else if (S_ISDIR(status.st_mode)) {
     throw Failure(in_quotes(path.native()) + " is a directory; name a file to write");
   } else if (S_ISREG(status.st_mode)) {
@@ -94,13 +133,9 @@ OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input
     if (::access(path.c_str(), W_OK) != 0) fail(errno);
     target_ = std::filesystem::canonical(path);
     open_beside();
-    static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777));
-    if (::fchown(descriptor_, status.st_uid, status.st_gid) != 0) {
-      // Then the new file is the caller's own, as any file is.
-    }
+    take_mode_and_owner(status);
   } else {
-    descriptor_ = retry([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); });
-    if (descriptor_ < 0) fail(errno);
+    open_directly(retry([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
   }
 }
 
@@ -109,17 +144,44 @@ OutputFile::~OutputFile() {
   if (temporary_slot_ >= 0) remove_temporary(temporary_slot_);
 }
 
+/// Takes a descriptor, or errno where it is negative.
+void OutputFile::open_directly(int descriptor) {
+  if (descriptor < 0) fail(errno);
+  if ((::fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+    ::close(descriptor);
+    fail(EBADF);
+  }
+  descriptor_ = descriptor;
+  // A file of its own name elsewhere on the command line is found by that name. A pipe has none.
+  std::error_code none;
+  if (const auto file = std::filesystem::canonical(path_, none); !none) target_ = file;
+}
+
+void OutputFile::open_new() {
+  if (!target_.has_filename()) throw Failure(in_quotes(path_.native()) + " is a directory; name a file to write");
+  std::error_code none;
+  const auto directory = std::filesystem::canonical(target_.has_parent_path() ? target_.parent_path() : ".", none);
+  if (none) fail(none.value());
+  target_ = directory / target_.filename();
+  open_beside();
+}
+
 void OutputFile::open_beside() {
-  auto directory = target_.parent_path();
-  if (directory.empty()) directory = ".";
-  const Temporary made = make_temporary(directory / ".runnel-XXXXXX");
+  const Temporary made = make_temporary(target_.parent_path() / ".runnel-XXXXXX");
   if (made.slot < 0) fail(made.error);
   descriptor_ = made.descriptor;
   temporary_slot_ = made.slot;
-  regular_ = true;
+  replaced_ = true;
   const ::mode_t mask = ::umask(0);
   ::umask(mask);
   static_cast<void>(::fchmod(descriptor_, 0666 & ~mask));
+}
+
+void OutputFile::take_mode_and_owner(const struct ::stat& status) {
+  static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777));
+  if (::fchown(descriptor_, status.st_uid, status.st_gid) != 0) {
+    // Then the new file is the caller's own, as any file is.
+  }
 }
 
 void OutputFile::write(std::span<const unsigned char> bytes) {

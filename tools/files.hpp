@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+struct stat;
+
 namespace tool {
 
 class InputFile {
@@ -20,6 +22,7 @@ class InputFile {
   ~InputFile();
 
   /// Fills the buffer as far as the file goes, and says how far that was: less than the buffer holds only at the end.
+  /// @throws Failure also where the file has become shorter since it was opened
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
 
   /// Nothing for a pipe, and for a file that does not know it.
@@ -29,13 +32,18 @@ class InputFile {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
+  void require_whole() const;
+
   std::filesystem::path path_;
   int descriptor_;
   std::optional<std::uint64_t> size_;
+  std::uint64_t read_ = 0;  // bytes so far
 };
 
 /// Writes to a temporary file beside the target, which takes the target's place at `commit()`. Until then the target is as it was;
-/// the temporary file goes with the object, and when SIGINT, SIGTERM or SIGHUP ends the process. A device or pipe is written directly.
+/// the temporary file goes with the object, and when SIGINT, SIGTERM or SIGHUP ends the process. A link is followed, also where its
+/// target does not exist yet. Two kinds of output are written directly: a device or a pipe, and a descriptor that the process already has
+/// (/dev/stdout), whose file may hold bytes that must stay, and whose owner may append to it.
 class OutputFile {
  public:
   /// @throws Failure where it cannot be written, or is the input
@@ -51,19 +59,22 @@ class OutputFile {
   /// Closes, and puts the file in its place.
   void commit();
 
-  /// Where the file will be, with links followed.
-  [[nodiscard]] const std::filesystem::path& target() const noexcept { return target_; }
-  /// False for a device or a pipe.
-  [[nodiscard]] bool is_regular() const noexcept { return regular_; }
+  /// Whether the target is a file that gets replaced; false for what is written directly.
+  [[nodiscard]] bool is_replaced() const noexcept { return replaced_; }
+  /// Whether the two would write to one file.
+  [[nodiscard]] bool is_same(const OutputFile& other) const noexcept { return target_ == other.target_; }
 
  private:
   [[noreturn]] void fail(int error) const;
+  void open_directly(int descriptor);
+  void open_new();
   void open_beside();
+  void take_mode_and_owner(const struct ::stat& status);
 
   std::filesystem::path path_;
-  std::filesystem::path target_;
+  std::filesystem::path target_;  // where the file will be, with links followed
   int descriptor_ = -1;
-  bool regular_ = false;
+  bool replaced_ = false;
   int temporary_slot_ = -1;  // in the list of what signals remove
 };
 

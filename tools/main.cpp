@@ -11,9 +11,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 
 namespace {
@@ -28,6 +31,15 @@ int complain(std::string message, int status) {
   std::ranges::replace(message, '\n', ' ');
   std::fprintf(stderr, "runnel: %s\n", message.c_str());
   return status;
+}
+
+/// What was printed is in a buffer until here: only now it shows whether it could be written.
+int flush_output(int status) {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  const int error = errno;
+  if (flushed && std::ferror(stdout) == 0) return status;
+  return complain("cannot write the standard output" + (error != 0 ? ": " + std::string{std::strerror(error)} : ""), failed);
 }
 
 int run(int argc, char** argv) {
@@ -87,7 +99,10 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
-    return app.exit(asked);
+    std::ostringstream text;             // not std::cout, which forgets why it could not write
+    const int status = app.exit(asked, text);
+    std::fputs(text.str().c_str(), stdout);
+    return status;
   } catch (const CLI::ParseError& error) {
     return complain(std::string{error.what()} + " (see: runnel --help, runnel " + (bench->parsed() ? "bench" : "overlap") + " --help)",
                     misused);
@@ -98,7 +113,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) try { return run(argc, argv); } catch (const std::bad_alloc& error) {
+int main(int argc, char** argv) try { return flush_output(run(argc, argv)); } catch (const std::bad_alloc& error) {
   const auto* ours = dynamic_cast<const runnel::Error*>(&error);
   return complain(std::string{ours ? ours->what() : "out of memory"} + "; choose a smaller --chunk or --in-flight", failed);
 } catch (const std::exception& error) {

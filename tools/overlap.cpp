@@ -179,13 +179,8 @@ int overlap(const OverlapCommand& command) {
   const auto open_beside = [&](std::optional<OutputFile>& file, const std::string& name, const char* what) {
     if (name.empty()) return;
     file.emplace(name, input);
-    const auto same = [&](const OutputFile& other, const std::string& other_name) {
-      return file->target() == other.target() ||
-             (other.is_regular() && std::filesystem::weakly_canonical(name) == std::filesystem::weakly_canonical(other_name));
-    };
-    if (same(output, command.out))
-      throw Failure(std::string{"the "} + what + " and the result would be the same file; give one another name");
-    if (&file != &timeline && timeline && same(*timeline, command.timeline))
+    if (file->is_same(output)) throw Failure(std::string{"the "} + what + " and the result would be the same file; give one another name");
+    if (&file != &timeline && timeline && file->is_same(*timeline))
       throw Failure("the trace and the timeline would be the same file; give one another name");
   };
   open_beside(timeline, command.timeline, "timeline");
@@ -225,8 +220,8 @@ int overlap(const OverlapCommand& command) {
   if (timeline) timeline->commit();
   if (trace) trace->commit();
 
-  // A result that goes to a pipe or a terminal stays alone there.
-  std::FILE* to = output.is_regular() ? stdout : stderr;
+  // A result that goes to a pipe, a terminal or the standard output stays alone there.
+  std::FILE* to = output.is_replaced() ? stdout : stderr;
   if (bytes == 0) {
     std::fprintf(stderr, "runnel: %s is empty, and so is %s now\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str());
     return 0;

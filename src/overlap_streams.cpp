@@ -5,12 +5,14 @@
 #include "stream_slots.hpp"
 
 #include <array>
+#include <cstdio>
 #include <mutex>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
+constexpr const char* stream_name = "overlap";
 constexpr std::size_t most_kept = 8;  // of a device
 
 struct Kept {
@@ -29,10 +31,13 @@ Stream take_overlap_stream(Device device) {
     if (here.count > 0) {
       Stream stream = Stream::from_native(here.streams[here.count - 1], device, Ownership::take);
       --here.count;  // only now is it the caller's
+      // The runtime's tools know the handle by its name still; a wrapped handle has none of ours.
+      StreamSlot& slot = live_slot(stream);
+      std::snprintf(slot.name, sizeof slot.name, "%s", stream_name);
       return stream;
     }
   }
-  return Stream{device, {.name = "overlap"}};
+  return Stream{device, {.name = stream_name}};
 }
 
 void keep_overlap_stream(Stream stream) noexcept try {

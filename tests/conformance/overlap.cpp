@@ -589,6 +589,14 @@ TEST_F(Overlap, IsRefusedInsideAHostFunction) {
   EXPECT_EQ(code, errc::not_permitted);
 }
 
+TEST_F(Overlap, KeepsTheNameOfItsStreams) {
+  const Numbers in = numbered(1000);
+  for (int run = 0; run < 3; ++run)
+    overlap(in, no_output, {.chunk = 100}, [&](StreamRef stream, DeviceSpan<const int>) {
+      EXPECT_NE(to_string(stream).find("overlap"), std::string::npos) << to_string(stream) << " in run " << run;
+    });
+}
+
 void twice_nothing(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy(stream, out, in); }
 
 TEST_F(Overlap, TakesFunctionsAndObjectsThatOnlyMove) {

@@ -10,14 +10,12 @@
 #include <runnel/overlap_times.hpp>
 #include <runnel/stream.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <exception>
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <system_error>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -80,24 +78,24 @@ struct OverlapResult {
   std::vector<OverlapChunkTimes> times = {};
 };
 
-namespace detail {
-[[noreturn]] void throw_overlap_error(std::size_t chunk, const char* step, const std::exception_ptr& cause);
-}
-
 /// What went wrong with one chunk. The cause, which may be an exception of your own, is nested: `std::rethrow_if_nested()`. `code()` is the
-/// cause's, or errc::function_failed.
-class OverlapError : public std::system_error, public Error, public std::nested_exception {
+/// cause's, errc::out_of_memory for a `std::bad_alloc`, else errc::function_failed. What is thrown is also a `std::system_error`, except
+/// out of memory, which is also a `std::bad_alloc`, as with every `Error`.
+class OverlapError : public Error, public std::nested_exception {
  public:
+  ~OverlapError() override;
   /// Its index.
   [[nodiscard]] std::size_t chunk() const noexcept { return chunk_; }
-  [[nodiscard]] const std::error_code& code() const noexcept override { return std::system_error::code(); }
-  [[nodiscard]] const char* what() const noexcept override { return text_.data(); }
+
+ protected:
+  ///@{ Made and copied by what is really thrown.
+  OverlapError(std::size_t chunk, const Error* cause) noexcept;
+  OverlapError(const OverlapError&) = default;
+  OverlapError& operator=(const OverlapError&) = default;
+  ///@}
 
  private:
-  friend void detail::throw_overlap_error(std::size_t chunk, const char* step, const std::exception_ptr& cause);
-  OverlapError(std::size_t chunk, const std::error_code& code, const Error* cause, const std::array<char, 320>& text);
   std::size_t chunk_;
-  std::array<char, 320> text_;
 };
 
 /// The rule of `OverlapStrategy::automatic`: B where the device copies both ways at once (two copy engines), there are chunks to overlap,

@@ -589,6 +589,29 @@ TEST_F(Overlap, IsRefusedInsideAHostFunction) {
   EXPECT_EQ(code, errc::not_permitted);
 }
 
+TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
+  const Numbers in = numbered(100);
+  const auto failing = [&](auto fail) { overlap(in, no_output, [&](StreamRef stream, DeviceSpan<const int>) { fail(stream); }); };
+  const auto used_up = [](StreamRef stream) { const DeviceBuffer<char> all(std::numeric_limits<std::size_t>::max() / 4, stream); };
+  const auto on_the_host = [](StreamRef) { throw std::bad_alloc{}; };
+  EXPECT_THROW(failing(used_up), std::bad_alloc);
+  EXPECT_THROW(failing(used_up), OverlapError);
+  EXPECT_THROW(failing(used_up), std::exception);
+  EXPECT_THROW(failing(on_the_host), OverlapError);
+  EXPECT_EQ(code_of([&] { failing(used_up); }), errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { failing(on_the_host); }), errc::out_of_memory);
+  try {
+    failing(used_up);
+  } catch (const std::bad_alloc& error) {
+    EXPECT_NE(std::string{error.what()}.find("chunk 0, sending it on its way: "), std::string::npos) << error.what();
+    EXPECT_THROW(std::rethrow_if_nested(error), std::bad_alloc) << "the cause";
+    const auto* const ours = dynamic_cast<const OverlapError*>(&error);
+    ASSERT_NE(ours, nullptr);
+    EXPECT_EQ(ours->chunk(), 0U);
+  }
+  EXPECT_THROW(failing([](StreamRef) { throw Mine{"too bad"}; }), std::system_error);
+}
+
 TEST_F(Overlap, KeepsTheNameOfItsStreams) {
   const Numbers in = numbered(1000);
   for (int run = 0; run < 3; ++run)

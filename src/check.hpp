@@ -10,6 +10,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// The runtime refused. Its last error is cleared.
 [[noreturn]] void throw_status(driver::status status, const char* operation);
 
+/// runnel refuses for a reason that the runtime gave earlier. `operation` and `native_name` must be literals; `reason` is copied.
+[[noreturn]] void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name);
+
 inline void check(driver::status status, const char* operation) {
   if (status != driver::ok) [[unlikely]]
     throw_status(status, operation);

@@ -140,6 +140,10 @@ namespace detail {
 
 void throw_error(errc code, const char* operation, const char* reason) { raise(code, operation, reason, 0, ""); }
 
+void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name) {
+  raise(code, operation, reason, native_code, native_name);
+}
+
 void throw_status(driver::status status, const char* operation) {
   driver::forget_error(status);
   const errc code = driver::classify(status);

@@ -5,6 +5,7 @@
 #include "overlap_lane.hpp"
 #include "overlap_plan.hpp"
 #include "process.hpp"
+#include "relaxed_capture.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -87,9 +89,18 @@ constexpr std::size_t most_times_kept = std::size_t{1} << 20;
 /// The calling thread reads, and tells the streams what to do; a thread of its own waits for the chunks in order, and writes.
 class OverlapRun {
  public:
-  OverlapRun(const OverlapPlan& plan, const OverlapOptions& options, OverlapFunction function)
-      : plan_{plan}, options_{options}, function_{function}, read_(plan.inputs.size()) {
-    for (const Device device : plan.devices) lanes_.push_back(std::make_unique<OverlapLane>(plan, device, options.record_times, start_));
+  /// @throws errc::out_of_memory if not even the smallest sizes that the options leave open can be allocated
+  OverlapRun(OverlapPlan plan, const OverlapOptions& options, OverlapFunction function)
+      : plan_{std::move(plan)}, options_{options}, function_{function}, read_(plan_.inputs.size()) {
+    const OverlapPlan wanted = plan_;
+    // Twice with the same sizes: an earlier run may have freed memory in the streams that the first attempt waits for.
+    if (try_lanes() || try_sizes()) return;
+    // Other streams may be about to free memory. Waiting for them comes last, because they may be busy for long.
+    wait_for_devices();
+    plan_ = wanted;
+    if (try_sizes()) return;
+    const std::string reason = describe_memory(plan_) + " have no room: could not " + shortage_.operation;
+    throw_error(errc::out_of_memory, overlap_operation, reason.c_str(), shortage_.native_code, shortage_.native_name);
   }
 
   OverlapResult run() {
@@ -114,6 +125,31 @@ class OverlapRun {
     const char* step = "";
     std::exception_ptr cause;
   };
+
+  /// Makes the lanes, with the plan's sizes or with the largest smaller ones that can be allocated. False if there are none.
+  [[nodiscard]] bool try_sizes() {
+    do {
+      if (try_lanes()) return true;
+    } while (shrink(plan_, options_));
+    return false;
+  }
+  [[nodiscard]] bool try_lanes() try {
+    for (const Device device : plan_.devices) lanes_.push_back(std::make_unique<OverlapLane>(plan_, device, options_.record_times, start_));
+    return true;
+  } catch (const OverlapShortage& shortage) {
+    for (const auto& lane : lanes_) lane->drop_memory();
+    lanes_.clear();
+    shortage_ = shortage;
+    return false;
+  }
+  /// Where that fails, the allocations that follow say so. Not where streams have been captured: it would end a capture.
+  void wait_for_devices() const noexcept {
+    if (if_captures_met()) return;
+    for (const Device device : plan_.devices) try {
+        device.synchronize();
+      } catch (...) {
+      }
+  }
 
   [[nodiscard]] OverlapLane& lane(std::size_t chunk) noexcept { return *lanes_[chunk % lanes_.size()]; }
   [[nodiscard]] std::size_t in_lane(std::size_t chunk) const noexcept { return chunk / lanes_.size(); }
@@ -285,7 +321,7 @@ class OverlapRun {
     changed_.notify_all();
   }
 
-  const OverlapPlan& plan_;
+  OverlapPlan plan_;  // the lanes refer to it
   const OverlapOptions& options_;
   const OverlapFunction function_;
   const OverlapClock::time_point start_ = OverlapClock::now();
@@ -309,6 +345,7 @@ class OverlapRun {
   Failure failure_;
 
   std::vector<std::unique_ptr<OverlapLane>> lanes_;
+  OverlapShortage shortage_;  // why the last lane could not be made
 };
 
 }  // namespace
@@ -316,9 +353,9 @@ class OverlapRun {
 OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options,
                           OverlapFunction function) {
   enter(overlap_operation);
-  const OverlapPlan plan = plan_overlap(inputs, input_count, output, options);
+  OverlapPlan plan = plan_overlap(inputs, input_count, output, options);
   if (plan.slots == 0) return {.strategy = plan.strategy, .chunk = plan.chunk, .in_flight = plan.in_flight};  // there is nothing to do
-  return OverlapRun{plan, options, function}.run();
+  return OverlapRun{std::move(plan), options, function}.run();
 }
 
 }  // namespace detail

@@ -56,31 +56,62 @@ OverlapLane::OverlapLane(const OverlapPlan& plan, Device device, bool record_tim
       by_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
       places_(plan.places()) {
   for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device));
-  // All at the beginning: memory that a run before this one gave back is still the runtime's then, until something is waited for.
-  slots_.reserve(plan.slots);
-  for (std::size_t s = 0; s < plan.slots; ++s) {
-    const StreamRef stream = steps(s).in;
-    Slot& slot = slots_.emplace_back();
-    for (std::size_t i = 0; i < plan.inputs.size(); ++i)
-      slot.in.emplace_back(bytes_for(plan.input_elements(i), plan.inputs[i].element_bytes), stream);
-    if (plan.has_output()) slot.out.emplace(bytes_for(plan.output_elements(), plan.output.element_bytes), stream);
-    if (plan.output.filtered) slot.count.emplace(1, stream);
+  try {
+    make_events(record_times);
+    allocate();
+    if (record_times && !streams_.empty()) match_clocks(start);
+  } catch (...) {
+    drop_memory();
+    release();
+    throw;
   }
+}
+
+void OverlapLane::make_events(bool record_times) {
   // Where threads carry the bytes, they need the cores.
-  const EventOptions waiting{.blocking_wait = plan.carried};
+  const EventOptions waiting{.blocking_wait = plan_.carried};
   for (OverlapPlace& place : places_) {
     for (Event* event : {&place.counted, &place.returned}) *event = Event{waiting};
     if (record_times) place.marks = std::make_unique<OverlapPlace::Marks>();
-    for (std::size_t i = 0; i < plan.inputs.size(); ++i)
-      place.in.emplace_back(
-          plan.inputs[i].kind == OverlapEnd::Kind::function ? bytes_for(plan.input_elements(i), plan.inputs[i].element_bytes) : 0);
-    if (plan.has_sink()) place.out = PinnedBuffer<std::byte>{bytes_for(plan.output_elements(), plan.output.element_bytes)};
-    if (plan.output.filtered) place.count = PinnedBuffer<std::size_t>{1};
   }
-  if (record_times && !streams_.empty()) match_clocks(start);
 }
 
-OverlapLane::~OverlapLane() {
+/// All at the beginning: memory that a run before this one gave back is still the runtime's then, until something is waited for.
+void OverlapLane::allocate() try {
+  allocate_on_device();
+  allocate_on_host();
+} catch (const Error& error) {
+  if (error.code() != errc::out_of_memory) throw;
+  throw OverlapShortage{error.operation(), error.native_code(), error.native_name()};
+} catch (const std::bad_alloc&) {
+  throw OverlapShortage{};
+}
+
+void OverlapLane::allocate_on_device() {
+  slots_.reserve(plan_.slots);
+  for (std::size_t s = 0; s < plan_.slots; ++s) {
+    const StreamRef stream = steps(s).in;
+    Slot& slot = slots_.emplace_back();
+    for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+      slot.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes), stream);
+    if (plan_.has_output()) slot.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
+    if (plan_.output.filtered) slot.count.emplace(1, stream);
+  }
+}
+
+void OverlapLane::allocate_on_host() {
+  for (OverlapPlace& place : places_) {
+    for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+      place.in.emplace_back(
+          plan_.inputs[i].kind == OverlapEnd::Kind::function ? bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes) : 0);
+    if (plan_.has_sink()) place.out = PinnedBuffer<std::byte>{bytes_for(plan_.output_elements(), plan_.output.element_bytes)};
+    if (plan_.output.filtered) place.count = PinnedBuffer<std::size_t>{1};
+  }
+}
+
+OverlapLane::~OverlapLane() { release(); }
+
+void OverlapLane::release() noexcept {
   bool all_well = true;
   if (!finished_)
     for (const Stream& stream : streams_) all_well = has_ended(stream) && all_well;

@@ -37,13 +37,25 @@ struct OverlapPlace {
   OverlapChunkTimes times;
 };
 
+/// Thrown where a lane's memory cannot be allocated; overlap() then tries smaller sizes. The texts are literals.
+struct OverlapShortage {
+  const char* operation = "allocate host memory";
+  int native_code = 0;
+  const char* native_name = "";
+};
+
 class OverlapLane {
  public:
+  /// If it throws, its streams have been waited for, and the memory that it or an earlier run freed in them is free.
+  /// @throws OverlapShortage, or what making streams and events throws
   OverlapLane(const OverlapPlan& plan, Device device, bool record_times, OverlapClock::time_point start);
   OverlapLane(const OverlapLane&) = delete;
   OverlapLane& operator=(const OverlapLane&) = delete;
   /// Nothing is in flight afterwards, unless the device is lost.
   ~OverlapLane();
+
+  /// Drops the memory before the lane goes, so that the end of the lane waits until it is free. Requires: nothing was submitted.
+  void drop_memory() noexcept { slots_.clear(); }
 
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// The place of this lane's n-th chunk.
@@ -71,6 +83,11 @@ class OverlapLane {
   };
   [[nodiscard]] Slot& slot(std::size_t n) noexcept { return slots_[n % slots_.size()]; }
   [[nodiscard]] Steps steps(std::size_t n) const noexcept;
+  void make_events(bool record_times);
+  void allocate();
+  void allocate_on_device();
+  void allocate_on_host();
+  void release() noexcept;
   void match_clocks(OverlapClock::time_point start);
   void copy_in(const OverlapPlace& here, Slot& memory, StreamRef stream) const;
   void compute(OverlapPlace& here, Slot& memory, StreamRef stream, const OverlapFunction& function) const;

@@ -9,6 +9,8 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <string>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -112,42 +114,69 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   return is_ordinary(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_ordinary);
 }
 
-void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
-  plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
-  plan.chunk = options.chunk;
-  if (plan.chunk == 0) {
-    std::size_t item_bytes = plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
-    for (const OverlapEnd& in : plan.inputs) item_bytes = std::max(item_bytes, times(in.width, in.element_bytes));
-    plan.chunk = divided_up(plan.carried ? carried_chunk_bytes : usual_chunk_bytes, item_bytes);
-    if (plan.items) {
-      const std::size_t small = std::max(divided_up(*plan.items, usual_chunks), divided_up(smallest_chunk_bytes, item_bytes));
-      plan.chunk = std::min(plan.chunk, small);
-    }
-  }
-  if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
+/// Bytes of all slots of one device.
+[[nodiscard]] std::size_t device_bytes(const OverlapPlan& plan) noexcept { return times(slot_bytes(plan, plan.chunk), plan.slots); }
+
+/// Of the device that has least.
+[[nodiscard]] std::size_t least_memory(const OverlapPlan& plan) {
+  std::size_t least = largest;
+  for (const Device device : plan.devices) least = std::min(least, device.memory_info().total);
+  return least;
+}
+
+/// Bytes of the largest item, or of as much of the output as belongs to one.
+[[nodiscard]] std::size_t item_bytes(const OverlapPlan& plan) noexcept {
+  std::size_t bytes = plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
+  for (const OverlapEnd& in : plan.inputs) bytes = std::max(bytes, times(in.width, in.element_bytes));
+  return bytes;
+}
+
+[[nodiscard]] std::size_t usual_chunk(const OverlapPlan& plan) noexcept {
+  const std::size_t item = item_bytes(plan);
+  const std::size_t chunk = divided_up(plan.carried ? carried_chunk_bytes : usual_chunk_bytes, item);
+  if (!plan.items) return chunk;
+  return std::min(chunk, std::max(divided_up(*plan.items, usual_chunks), divided_up(smallest_chunk_bytes, item)));
+}
+
+void count_slots(OverlapPlan& plan) noexcept {
   plan.slots = plan.in_flight;
   if (plan.items) plan.slots = std::min(plan.slots, divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
+}
 
-  const std::size_t bytes = slot_bytes(plan, plan.chunk);
-  for (const Device device : plan.devices) {
-    const std::size_t free = device.memory_info().free;
-    if (times(bytes, plan.slots) <= free) continue;
-    char reason[256];
-    if (bytes == largest)
-      std::snprintf(reason, sizeof reason, "a chunk of %zu items is larger than any memory", plan.chunk);
-    else
-      std::snprintf(reason, sizeof reason, "%zu chunks of %zu bytes, in and out, do not fit into the %zu bytes that are free on device %d",
-                    plan.slots, bytes, free, device.ordinal());
-    throw_error(errc::out_of_memory, overlap_operation, reason);
+/// Whether the output has room for what each chunk adds to it.
+[[nodiscard]] bool has_room_for_chunks(const OverlapPlan& plan) noexcept {
+  const OverlapEnd& out = plan.output;
+  if (!plan.items || out.kind != Kind::range || out.per_chunk == 0 || out.filtered) return true;
+  return times(divided_up(*plan.items, plan.chunk), out.per_chunk) <= out.size;
+}
+
+/// The sizes that the options name; the others as the data and the devices' memory suggest.
+void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
+  plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
+  plan.chunk = options.chunk != 0 ? options.chunk : usual_chunk(plan);
+  if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
+  count_slots(plan);
+  // How much is free does not count: memory that a pool keeps, or whose free is enqueued, can be had.
+  const std::size_t memory = least_memory(plan);
+  while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {  // the other half is the function's and the program's
   }
+  if (device_bytes(plan) <= memory) return;
+  const std::string reason = describe_memory(plan) + " do not fit into the " + std::to_string(memory) + " bytes of a device's memory";
+  throw_error(errc::out_of_memory, overlap_operation, reason.c_str());
 }
 
 void check_chunk_count(const OverlapPlan& plan) {
-  const OverlapEnd& out = plan.output;
-  if (!plan.items || out.kind != Kind::range || out.per_chunk == 0 || out.filtered) return;
-  const std::size_t chunks = divided_up(*plan.items, plan.chunk);
-  if (times(chunks, out.per_chunk) > out.size)
-    refuse("the output has %zu elements, but %zu chunks of %zu elements come", out.size, chunks, out.per_chunk);
+  if (has_room_for_chunks(plan)) return;
+  refuse("the output has %zu elements, but %zu chunks of %zu elements come", plan.output.size, divided_up(*plan.items, plan.chunk),
+         plan.output.per_chunk);
+}
+
+void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
+  plan.strategy = options.strategy;
+  if (plan.strategy == OverlapStrategy::automatic)
+    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots, plan.carried);
+  plan.streams = options.streams != 0 ? std::min(options.streams, plan.slots) : plan.slots;
+  if (plan.strategy == OverlapStrategy::copy_compute_copy) plan.streams = 3;
 }
 
 }  // namespace
@@ -171,12 +200,33 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, cons
   plan.carried = any_carried(plan);
   choose_sizes(plan, options);
   check_chunk_count(plan);
-  plan.strategy = options.strategy;
-  if (plan.strategy == OverlapStrategy::automatic)
-    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots, plan.carried);
-  plan.streams = options.streams != 0 ? std::min(options.streams, plan.slots) : plan.slots;
-  if (plan.strategy == OverlapStrategy::copy_compute_copy) plan.streams = 3;
+  choose_streams(plan, options);
   return plan;
+}
+
+bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
+  constexpr std::size_t enough_to_overlap = 2;
+  OverlapPlan smaller = plan;
+  smaller.chunk = std::max(divided_up(plan.chunk, 2), divided_up(smallest_chunk_bytes, item_bytes(plan)));
+  const bool fewer = options.in_flight == 0 && plan.slots > 1;
+  const bool smaller_chunks = options.chunk == 0 && smaller.chunk < plan.chunk && has_room_for_chunks(smaller);
+  if (!fewer && !smaller_chunks) return false;
+
+  if (options.in_flight == 0) smaller.in_flight = plan.slots;  // short data may not need as many as were planned
+  if (fewer && (plan.slots > enough_to_overlap || !smaller_chunks)) {
+    smaller.chunk = plan.chunk;
+    --smaller.in_flight;
+  }
+  count_slots(smaller);
+  choose_streams(smaller, options);
+  plan = std::move(smaller);
+  return true;
+}
+
+std::string describe_memory(const OverlapPlan& plan) {
+  const std::size_t bytes = slot_bytes(plan, plan.chunk);
+  if (bytes == largest) return "chunks of " + std::to_string(plan.chunk) + " items, larger than any memory,";
+  return std::to_string(plan.slots) + " chunks of " + std::to_string(bytes) + " bytes, in and out,";
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -23,7 +24,7 @@ struct OverlapPlan {
   std::size_t chunk = 0;               // items
   std::size_t slots = 0;               // places in each device's memory
   std::size_t streams = 0;             // of each device
-  std::size_t in_flight = 0;           // as asked for; `slots` may be fewer
+  std::size_t in_flight = 0;           // as asked for or chosen; `slots` may be fewer
   std::optional<std::size_t> items{};  // in all; nothing where sources decide
 
   [[nodiscard]] bool has_output() const noexcept { return output.kind != OverlapEnd::Kind::none; }
@@ -43,5 +44,11 @@ struct OverlapPlan {
 /// @throws errc::invalid_argument, errc::out_of_memory, or what asking the devices throws
 [[nodiscard]] OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output,
                                        const OverlapOptions& options);
+
+/// Makes the plan need less memory, by one step, where the options leave its sizes open: fewer chunks in flight, then smaller chunks.
+/// False, and nothing is changed, when it is as small as is sensible.
+[[nodiscard]] bool shrink(OverlapPlan& plan, const OverlapOptions& options);
+/// How much the plan needs, in words.
+[[nodiscard]] std::string describe_memory(const OverlapPlan& plan);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -39,8 +39,8 @@ struct OverlapProgress {
 
 /// How overlap() goes about it. All of it may be left out.
 struct OverlapOptions {
-  std::size_t chunk = 0;      ///< items that travel together; 0: 16 MiB of them (64 MiB in ordinary memory), less of a small input
-  std::size_t in_flight = 0;  ///< chunks in each device's memory at once; 0: 4
+  std::size_t chunk = 0;      ///< items that travel together; 0: 16 MiB (64 MiB in ordinary memory), less if input or device is small
+  std::size_t in_flight = 0;  ///< chunks in each device's memory at once; 0: 4, fewer if the device is small or its memory is in use
   OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B
   std::size_t streams = 0;           ///< of `stream_per_chunk`: streams that take turns; 0: one for each chunk in flight
   std::size_t halo = 0;              ///< neighbouring items that the function sees on either side of its chunk, where there are any
@@ -177,8 +177,9 @@ inline constexpr bool is_filtered<Filtered<End>> = true;
 /// Input and output may be the same memory unless there is a halo.
 ///
 /// Returns when all is done. Device memory is `in_flight` times a chunk's input and output; where a source or a sink is, as much pinned
-/// memory of that side. If f, a source, a sink or a chunk fails, no further chunk is begun and nothing is in flight any more when the
-/// exception arrives. @throws OverlapError; errc::invalid_argument, errc::out_of_memory and the like before anything moves
+/// memory of that side. On shortage, sizes that the options leave open become smaller; then the call waits for work of other streams,
+/// which may free memory, before it throws. If f, a source, a sink or a chunk fails, no further chunk is begun and nothing is in flight any
+/// more when the exception arrives. @throws OverlapError; errc::invalid_argument, errc::out_of_memory and the like before anything moves
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& options, F&& f) {
   auto ins = detail::overlap_inputs(input);

@@ -649,6 +649,131 @@ TEST_F(Overlap, MeasuresWhatWasHidden) {
   EXPECT_EQ(measure_overlap({}).hidden_share(), 0);
 }
 
+/// Where the device's memory is so small that a test can use it up.
+class OverlapInLittleMemory : public Conformance {
+ protected:
+  using Bytes = std::vector<char>;
+
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped()) return;
+    memory = device().memory_info().total;
+    if (memory > std::size_t{256} << 20) GTEST_SKIP() << "the device has more than 256 MiB of memory";
+    if (!device().memory_pools()) GTEST_SKIP() << "memory is not allocated in stream order";
+  }
+  /// Sizes that need three quarters of the device's memory, for input and output together.
+  [[nodiscard]] OverlapOptions most_of_it() const { return {.chunk = memory / 16, .in_flight = 6}; }
+  [[nodiscard]] Bytes bytes(std::size_t size) const {
+    Bytes all(size);
+    for (std::size_t i = 0; i < size; ++i) all[i] = static_cast<char>(i % 251);
+    return all;
+  }
+  static void same_bytes(StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) { copy(stream, out, in); }
+
+  std::size_t memory = 0;
+};
+
+TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
+  Bytes all = bytes(3 * memory);
+  overlap(all, all, [](StreamRef stream, DeviceSpan<const char>, DeviceSpan<char> out) { fill(stream, out, 'x'); });
+  EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), static_cast<std::ptrdiff_t>(all.size()));
+
+  std::size_t left = 3 * memory, written = 0;
+  bool right = true;
+  const OverlapResult result = overlap(source<char>([&](std::span<char> to) {
+                                         const std::size_t count = std::min(left, to.size());
+                                         std::fill_n(to.begin(), count, 'y');
+                                         left -= count;
+                                         return count;
+                                       }),
+                                       sink<char>([&](std::span<const char> from) {
+                                         written += from.size();
+                                         right = right && std::all_of(from.begin(), from.end(), [](char c) { return c == 'y'; });
+                                       }),
+                                       same_bytes);
+  EXPECT_TRUE(right);
+  EXPECT_EQ(written, 3 * memory);
+  EXPECT_LE(2 * result.chunk * result.in_flight, memory / 2) << "the other half is for what the function allocates";
+}
+
+TEST_F(OverlapInLittleMemory, UsesWhatAnEarlierRunAndADroppedBufferFree) {
+  const Bytes in = bytes(memory / 2);
+  Bytes out(in.size());
+  const Stream other;
+  for (int round = 0; round < 10; ++round) {
+    overlap(in, out, most_of_it(), same_bytes);
+    EXPECT_EQ(out, in);
+    overlap(in, out, most_of_it(), same_bytes);
+    device().synchronize();  // the buffer is to find room, and overlap() is not
+    static_cast<void>(DeviceBuffer<char>{memory / 2, other});
+  }
+}
+
+TEST_F(OverlapInLittleMemory, WaitsForAFreeThatIsEnqueued) {
+  const Bytes in = bytes(memory / 2);
+  Bytes out(in.size());
+  const Stream other;
+  std::optional<DeviceBuffer<char>> dropped{std::in_place, memory / 2, other};
+  other.synchronize();
+  conformance::Gate gate;
+  gate.close_on(other);
+  dropped.reset();
+  EXPECT_TRUE(conformance::held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
+  EXPECT_EQ(out, in);
+}
+
+TEST_F(OverlapInLittleMemory, MakesTheSizesThatAreLeftOpenSmaller) {
+  const DeviceBuffer<char> in_use(memory - memory / 8);
+  const Bytes in = bytes(memory);
+  for (const OverlapStrategy strategy : strategies)
+    for (const auto& [chunk, in_flight] : std::vector<std::array<std::size_t, 2>>{{0, 0}, {memory / 32, 0}, {0, 2}}) {
+      Bytes out(in.size());
+      const OverlapResult result = overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = strategy}, same_bytes);
+      EXPECT_EQ(out, in);
+      EXPECT_LE(2 * result.chunk * result.in_flight, memory / 8);
+      EXPECT_TRUE(chunk == 0 || result.chunk == chunk) << result.chunk;
+      EXPECT_TRUE(in_flight == 0 || result.in_flight == in_flight) << result.in_flight;
+    }
+  try {
+    Bytes out(in.size());
+    overlap(in, out, most_of_it(), same_bytes);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::bad_alloc& error) {
+    const std::string chunks = "6 chunks of " + std::to_string(2 * most_of_it().chunk) + " bytes, in and out, have no room: could not ";
+    EXPECT_NE(std::string{error.what()}.find(chunks), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(OverlapInLittleMemory, KeepsTheNumberOfResultsThatThereIsRoomFor) {
+  const DeviceBuffer<char> in_use(memory - memory / 8);
+  const Bytes in = bytes(memory);
+  // As many results as the chunks of the usual size: smaller chunks would have more.
+  Bytes results(16);
+  const auto first_byte = [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to) { copy(stream, to, from.subspan(0, 1)); };
+  const OverlapResult result = overlap(in, per_chunk(results), first_byte);
+  EXPECT_EQ(result.chunks, 16U);
+  for (std::size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], in[i * result.chunk]);
+}
+
+TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {
+  const Bytes in = bytes(memory);
+  Bytes out(in.size());
+  const Stream busy;
+  conformance::Gate gate;
+  gate.close_on(busy);
+  const auto refused = [&](const OverlapOptions& options) {
+    try {
+      overlap(in, out, options, same_bytes);
+    } catch (const std::bad_alloc& error) {
+      return std::string{error.what()}.find("do not fit into the " + std::to_string(memory) + " bytes") != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused({.chunk = memory / 4, .in_flight = 3}));
+  EXPECT_TRUE(refused({.chunk = memory, .in_flight = 1}));
+  EXPECT_FALSE(gate.is_open());
+}
+
 class OverlapTwoDevices : public TwoDevices {};
 
 TEST_F(OverlapTwoDevices, SharesTheChunks) {

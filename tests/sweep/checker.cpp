@@ -129,7 +129,9 @@ void Checker::absorbed(const char* what, const StandinView& now) {
                             during.find("overlap, ") != during.npos;
   const bool is_look = looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") || ends_with(call, "EventRecord") ||
                                         ends_with(call, "EventCreateWithFlags") || ends_with(call, "StreamIsCapturing"));
-  const bool is_full = fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc"));
+  const bool overlaps = during.find("overlap") == 0;  // it allocates again, less where its sizes are open
+  const bool is_full = fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
+                                            (overlaps && (ends_with(call, "MallocAsync") || ends_with(call, "Malloc"))));
   // What was in flight when something else failed is waited for, and again if that fails.
   const bool waits_again =
       during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"));

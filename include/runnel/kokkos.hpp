@@ -160,14 +160,18 @@ template <execution_space E>
   return ExecStream<E>{exec};
 }
 
-/// Kernels launched on `waiting` from now on run after what was launched on `other` before. Between devices' instances nobody waits; a
-/// host space's kernels run in the thread that launches them, so there the caller is held.
+/// Kernels launched on `waiting` from now on run after what was launched on `other` before: on the instance, or by launch() on its stream.
+/// Between devices' instances nobody waits; a host space's kernels run in the thread that launches them, so there the caller is held.
 template <execution_space Waiting, execution_space Other>
 void wait(const Waiting& waiting, const Other& other) {
-  if constexpr (device_space<Waiting> && device_space<Other>)
+  if constexpr (device_space<Waiting> && device_space<Other>) {
     as_stream(waiting).stream().wait_stream(as_stream(other).stream());
-  else
+  } else {
+    // A fence sees the kernels that run. What launch() enqueued, only the stream knows; a device's instance has no such work.
+    if constexpr (host_space<Other>)
+      if (const auto stream = detail::stream_of(other)) stream->record_event().synchronize();
     other.fence("runnel: an instance waits for another");
+  }
 }
 
 /// A stream that came with an instance of its own.

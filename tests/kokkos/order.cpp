@@ -127,6 +127,25 @@ TEST(KokkosOrder, InstanceWaitsForInstance) {
   EXPECT_EQ(values(made[0], x), std::vector<int>(1000, 2 * ((1 << 20) - 1)));
 }
 
+TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
+  const auto made = kokkos::make_instances<Space>(2);
+  const Space a = made[0].exec(), b = made[1].exec();
+  const Data<int*> x("x", 1000);
+  Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 0, 0});  // what is made at first use, a runtime may make only when no kernel runs
+  enqueue_affine(made[0], x, 0, 0);
+  made[1].synchronize();
+  made[0].synchronize();
+  Gate gate;
+  gate.close_on(made[0]);
+  enqueue_affine(made[0], x, 0, 3);
+  const bool held = conformance::held_by(gate, [&] {
+    kokkos::wait(b, a);
+    Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 2, 1});
+  });
+  EXPECT_EQ(held, kokkos::host_space<Space>) << "only a host space's caller is held";
+  EXPECT_EQ(values(made[1], x), std::vector<int>(1000, 7));
+}
+
 TEST(KokkosOrder, RoundTrips) {
   Stream s;
   const Space exec = kokkos::exec_space<Space>(s);

@@ -3,6 +3,7 @@
 /// and before a stream is destroyed, because an instance may outlive neither (from Kokkos 5.1 on it aborts the process).
 #pragma once
 
+#include <runnel/detail/process_wide.hpp>
 #include <runnel/error.hpp>
 #include <runnel/stream.hpp>
 
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -90,7 +92,8 @@ struct Kept : runnel::detail::Attachment {
   StreamRef stream;
 };
 
-/// All that must be gone when Kokkos finalizes.
+/// All that must be gone when Kokkos finalizes. The process has one, so that each of its modules knows the streams of the others. Its
+/// name in registry() changes with its layout, and with that of Kept and KeptOf.
 struct Registry {
   std::mutex mutex;  // held while instances are made: several of Kokkos' constructors at once race before 5.1
   std::vector<Kept*> kept;
@@ -99,7 +102,8 @@ struct Registry {
   std::atomic<int> pending{0};  // functions in streams that hold an instance, and instances that are about to be destroyed
 };
 [[nodiscard]] inline Registry& registry() {
-  static Registry& instance = *new Registry;  // never destroyed: streams may end after statics
+  static Registry& instance =
+      *static_cast<Registry*>(runnel::detail::process_wide("kokkos registry 1", []() -> void* { return new Registry; }));
   return instance;
 }
 
@@ -142,12 +146,17 @@ inline void before_finalize() {
   wait_for_pending();  // a stream that ended meanwhile took its instance off the list, and is destroying it
 }
 
+/// What all modules know the space by.
 template <class E>
-inline constinit char space_key = 0;
+[[nodiscard]] const void* space_key() {
+  static const void* const key =
+      runnel::detail::process_wide((std::string{"kokkos space "} + E::name()).c_str(), []() -> void* { return new char; });
+  return key;
+}
 
 template <class E>
 struct KeptOf final : Kept {
-  KeptOf(StreamRef with, E instance) : Kept{&space_key<E>, with, destroy_with_stream}, exec{std::move(instance)} {}
+  KeptOf(StreamRef with, E instance) : Kept{space_key<E>(), with, destroy_with_stream}, exec{std::move(instance)} {}
   void drop() noexcept override { exec.reset(); }
 
   static void destroy_with_stream(runnel::detail::Attachment* attachment) noexcept {
@@ -164,10 +173,10 @@ struct KeptOf final : Kept {
 };
 
 template <class E>
-[[nodiscard]] const E* find_instance(StreamRef stream) noexcept {
+[[nodiscard]] const E* find_instance(StreamRef stream) {
   const runnel::detail::StreamSlot* const slot = runnel::detail::Access::slot(stream);
   if (!runnel::detail::is_live(slot, stream.id())) return nullptr;
-  const auto* const found = static_cast<const KeptOf<E>*>(runnel::detail::find_attachment(*slot, &space_key<E>));
+  const auto* const found = static_cast<const KeptOf<E>*>(runnel::detail::find_attachment(*slot, space_key<E>()));
   return found != nullptr && found->exec ? &*found->exec : nullptr;
 }
 
@@ -193,7 +202,7 @@ template <class E>
 [[nodiscard]] std::optional<StreamRef> stream_of(const E& exec) {
   const std::lock_guard lock{registry().mutex};
   for (const Kept* each : registry().kept) {
-    if (each->key != &space_key<E> || !each->stream.valid()) continue;
+    if (each->key != space_key<E>() || !each->stream.valid()) continue;
     const auto& instance = static_cast<const KeptOf<E>*>(each)->exec;
     if (instance && *instance == exec) return each->stream;
   }

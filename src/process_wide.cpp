@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/process_wide.hpp>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+struct Named {
+  std::string name;
+  void* object = nullptr;
+  Named* next = nullptr;
+};
+constinit std::mutex mutex;
+constinit Named* all = nullptr;  // never freed: what a module keeps may be in use until the process ends
+
+}  // namespace
+
+void* process_wide(const char* name, void* (*make)()) {
+  const std::lock_guard lock{mutex};
+  for (const Named* each = all; each != nullptr; each = each->next)
+    if (each->name == name) return each->object;
+  auto added = std::make_unique<Named>(Named{name, nullptr, all});
+  added->object = make();
+  all = added.release();
+  return all->object;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

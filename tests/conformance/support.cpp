@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <sys/utsname.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <limits>
 #include <new>
 #include <sstream>
 
@@ -17,13 +21,22 @@
 namespace {
 thread_local constinit std::size_t allocation_count = 0;
 
-void* allocate(std::size_t bytes) {
+constexpr long never = std::numeric_limits<long>::max();
+constinit std::atomic<long> allocations_until_fault{never};
+constinit std::atomic<long> threads_until_fault{never};
+
+void count_allocation() {
   ++allocation_count;
+  if (allocations_until_fault.load(std::memory_order_relaxed) != never && allocations_until_fault.fetch_sub(1) == 1) throw std::bad_alloc{};
+}
+
+void* allocate(std::size_t bytes) {
+  count_allocation();
   if (void* block = std::malloc(bytes == 0 ? 1 : bytes)) return block;
   throw std::bad_alloc{};
 }
 void* allocate(std::size_t bytes, std::align_val_t alignment) {
-  ++allocation_count;
+  count_allocation();
   const auto unit = static_cast<std::size_t>(alignment);
   if (void* block = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return block;
   throw std::bad_alloc{};
@@ -37,6 +50,13 @@ void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+
+/// The executable's replacement serves the C++ library too; it passes the call on to the next definition.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) noexcept {
+  if (threads_until_fault.load() != never && threads_until_fault.fetch_sub(1) <= 0) return EAGAIN;
+  static const auto next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return next(thread, attributes, start, argument);
+}
 
 namespace {
 /// What the library keeps for later is given back in the end, so that a leak checker sees only what was lost.
@@ -59,6 +79,15 @@ bool pages_can_be_asked_about() {
   int major = 0, minor = 0;
   return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 11));
 }
+
+AllocationFault::AllocationFault(long number) noexcept { allocations_until_fault = number; }
+AllocationFault::~AllocationFault() { allocations_until_fault = never; }
+bool AllocationFault::happened() const noexcept { return allocations_until_fault.load() <= 0; }
+
+ThreadFault::ThreadFault(long spared) noexcept { threads_until_fault = spared; }
+ThreadFault::~ThreadFault() { threads_until_fault = never; }
+
+bool streams_are_threads() { return Device::current().hardware_queues() == 0; }
 
 std::size_t allocations() noexcept { return allocation_count; }
 

@@ -176,6 +176,26 @@ template <class F>
 /// Keeps a stream, and the time between two events, busy for that long.
 void occupy(runnel::StreamRef stream, std::chrono::milliseconds time);
 
+/// While it lives, one call of operator new on any thread fails: the one of this number, counted from 1. One at a time.
+class AllocationFault {
+ public:
+  explicit AllocationFault(long number) noexcept;
+  AllocationFault(const AllocationFault&) = delete;
+  AllocationFault& operator=(const AllocationFault&) = delete;
+  ~AllocationFault();
+  /// Whether so many calls were made.
+  [[nodiscard]] bool happened() const noexcept;
+};
+
+/// While it lives, no thread can be started, on any thread, after the first `spared` ones. One at a time.
+class ThreadFault {
+ public:
+  explicit ThreadFault(long spared = 0) noexcept;
+  ThreadFault(const ThreadFault&) = delete;
+  ThreadFault& operator=(const ThreadFault&) = delete;
+  ~ThreadFault();
+};
+
 /// Calls of operator new on this thread so far, in the library too.
 [[nodiscard]] std::size_t allocations() noexcept;
 /// Bytes of the heap in use; 0 where the C library does not say.
@@ -187,6 +207,9 @@ inline constexpr std::size_t heap_slack = std::size_t{512} << 10;
 [[nodiscard]] bool long_tests();
 /// Whether a host function that waits leaves host functions of other streams running. A GPU's runtime need not.
 [[nodiscard]] bool host_functions_overlap();
+
+/// Whether streams are threads of this process instead of a GPU's queues.
+[[nodiscard]] bool streams_are_threads();
 
 /// Whether copies of ordinary memory are staged, and the system tells what it would do to whoever touches a page.
 [[nodiscard]] bool pages_can_be_asked_about();

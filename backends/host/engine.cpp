@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
-#include <system_error>
 #include <thread>
 
 namespace runnel::inline RUNNEL_ABI::host {
@@ -61,10 +59,14 @@ class Worker {
   LanePtr given_;  // handed over while idle, announced by:
   std::atomic<bool> assigned_{false};
   std::atomic<bool> has_slot_{true};    // counts against the cores; taken away by the monitor
-  std::atomic<std::uint32_t> task_{0};  // changes with every task
+  std::atomic<std::uint32_t> task_{1};  // changes with every task and with every lane that is handed over
   std::atomic<bool> asleep_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
+
+  // The engine's lists, guarded by its lock.
+  Worker* next_ = nullptr;
+  Worker* next_idle_ = nullptr;
 
   // The monitor's notes.
   clockid_t cpu_clock_{};
@@ -76,20 +78,24 @@ class Worker {
 /// Decides which lane runs. As many run as there are cores, the most urgent first. But a host function may block for as long as it
 /// likes, and must never hold up another stream: so a monitor watches while lanes are waiting, and lets one more run for each
 /// task that has stopped using its core, or that has kept it for a long time.
+///
+/// Nothing here needs memory, apart from a new thread. Each path that leaves a lane in a queue wakes the monitor, which looks again at
+/// every tick while a lane is queued; so a lane that could not be given to a thread is given to one later.
 class Engine {
  public:
-  void start(LanePtr lane);
+  void start_first_threads();
+  void start(LanePtr lane) noexcept;
   /// The next lane for a worker that has nothing to do; null if it is to sleep.
-  [[nodiscard]] LanePtr next(Worker& worker);
+  [[nodiscard]] LanePtr next(Worker& worker) noexcept;
   /// Whether a worker must put its lane back. `fair`: also for a lane that is merely as urgent.
   [[nodiscard]] bool must_yield(const Worker& worker, const Lane& lane, bool fair) const noexcept {
     const int best = best_waiting_.load(std::memory_order_relaxed);
     return !worker.has_slot_.load(std::memory_order_relaxed) || best < lane.priority() || (fair && best <= lane.priority());
   }
   [[nodiscard]] bool anyone_waiting() const noexcept { return best_waiting_.load(std::memory_order_relaxed) != nobody; }
-  void put_back(LanePtr lane);
+  void put_back(LanePtr lane) noexcept;
   /// Ends an idle worker if there are more than enough. True if it is to end.
-  [[nodiscard]] bool retire(Worker& worker);
+  [[nodiscard]] bool retire(Worker& worker) noexcept;
 
  private:
   static constexpr int nobody = 1 << 30;
@@ -99,22 +105,26 @@ class Engine {
   [[nodiscard]] static std::size_t queue_of(const Lane& lane) noexcept {
     return static_cast<std::size_t>(lane.priority() - greatest_priority);
   }
-  void enqueue(LanePtr lane);
-  [[nodiscard]] LanePtr dequeue();
+  void enqueue(LanePtr lane) noexcept;
+  [[nodiscard]] LanePtr dequeue() noexcept;
   void update_best() noexcept;
-  bool hand_over(LanePtr lane);
+  [[nodiscard]] bool hand_over(LanePtr& lane) noexcept;
+  [[nodiscard]] bool add_worker(LanePtr& lane) noexcept;
+  void list_as_idle(Worker& worker) noexcept;
   void give_up_slot(Worker& worker) noexcept {
     if (worker.has_slot_.exchange(false, std::memory_order_relaxed)) ++free_slots_;
   }
-  void monitor();
+  void take_back_slots() noexcept;
+  void monitor() noexcept;
 
   std::mutex mutex_;
-  std::array<std::deque<LanePtr>, 3> ready_;
+  std::array<LaneList, 3> ready_;
   std::atomic<int> best_waiting_{nobody};
   const int cores_ = core_count();
   int free_slots_ = cores_;
-  std::vector<Worker*> workers_;
-  std::vector<Worker*> idle_;
+  Worker* workers_ = nullptr;
+  Worker* idle_ = nullptr;
+  int idle_count_ = 0;
   std::condition_variable monitor_wake_;
   bool monitor_started_ = false;
 };
@@ -127,7 +137,22 @@ Engine& engine() {
 }
 }  // namespace
 
-void start(LanePtr lane) { engine().start(std::move(lane)); }
+void start_engine() { engine().start_first_threads(); }
+void start(LanePtr lane) noexcept { engine().start(std::move(lane)); }
+
+// LaneList
+
+void LaneList::push_back(LanePtr lane) noexcept {
+  Lane* const added = lane.get();
+  (first_ == nullptr ? first_ : last_->next_) = std::move(lane);
+  last_ = added;
+}
+
+LanePtr LaneList::pop_front() noexcept {
+  LanePtr lane = std::move(first_);
+  first_ = std::move(lane->next_);
+  return lane;
+}
 
 // Lane
 
@@ -191,48 +216,64 @@ Task& Lane::front() noexcept {
 
 void Lane::complete_one() noexcept {
   // Sequentially consistent on both sides: either the waiter sees the new number or this sees the waiter.
-  completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-  if (waiter_count_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+  const std::uint64_t number = completed_.load(std::memory_order_relaxed) + 1;
+  completed_.store(number, std::memory_order_seq_cst);
+  if (first_awaited_.load(std::memory_order_seq_cst) <= number) [[unlikely]]
     wake_waiters();
 }
 
 void Lane::wake_waiters() noexcept {
-  std::vector<LanePtr> lanes;
-  {
-    const std::lock_guard lock{waiters_mutex_};
-    const std::uint64_t done = completed();
-    const auto passed = std::partition(waiters_.begin(), waiters_.end(), [&](const Waiter& w) { return w.number > done; });
-    for (auto w = passed; w != waiters_.end(); ++w) {
-      if (w->lane != nullptr)
-        lanes.push_back(std::move(w->lane));
-      else
-        *w->done = true;
-    }
-    if (passed != waiters_.end()) waiters_wake_.notify_all();  // under the lock: the flags live on the waiters' stacks
-    waiters_.erase(passed, waiters_.end());
-    waiter_count_.store(waiters_.size(), std::memory_order_seq_cst);
-  }
-  for (LanePtr& lane : lanes) host::start(std::move(lane));
+  for (LaneList woken = take_woken(); !woken.empty();) host::start(woken.pop_front());
 }
 
-bool Lane::add_waiter(const Waiter& waiter) {
+LaneList Lane::take_woken() noexcept {
   const std::lock_guard lock{waiters_mutex_};
-  waiter_count_.store(waiters_.size() + 1, std::memory_order_seq_cst);
-  if (completed_.load(std::memory_order_seq_cst) >= waiter.number) {
-    waiter_count_.store(waiters_.size(), std::memory_order_seq_cst);
-    return false;
+  const std::uint64_t done = completed();
+  std::uint64_t first = none;
+  LaneList woken, parked;
+  while (!parked_.empty()) {
+    LanePtr lane = parked_.pop_front();
+    const std::uint64_t number = lane->parked_for_;
+    if (number > done) first = std::min(first, number);
+    (number > done ? parked : woken).push_back(std::move(lane));
   }
-  waiters_.push_back(waiter);
+  parked_ = std::move(parked);
+  bool wake = false;
+  for (Sleeper** place = &sleepers_; *place != nullptr;) {
+    if ((*place)->number > done) {
+      first = std::min(first, (*place)->number);
+      place = &(*place)->next;
+      continue;
+    }
+    Sleeper* const sleeper = std::exchange(*place, (*place)->next);
+    sleeper->done = wake = true;
+  }
+  if (wake) waiters_wake_.notify_all();  // under the lock: a sleeper that has seen `done` may be gone at once
+  first_awaited_.store(first, std::memory_order_seq_cst);
+  return woken;
+}
+
+bool Lane::announce_waiter(std::uint64_t number) noexcept {
+  if (number < first_awaited_.load(std::memory_order_relaxed)) first_awaited_.store(number, std::memory_order_seq_cst);
+  return completed_.load(std::memory_order_seq_cst) < number;
+}
+
+bool Lane::park(LanePtr lane, std::uint64_t number) noexcept {
+  const std::lock_guard lock{waiters_mutex_};
+  if (!announce_waiter(number)) return false;
+  lane->parked_for_ = number;
+  parked_.push_back(std::move(lane));
   return true;
 }
 
 void Lane::wait_until(std::uint64_t number, bool spin) {
   const auto is_done = [&] { return completed() >= number; };
   if (is_done() || (spin && spin_for(is_done))) return;
-  bool done = false;
-  if (!add_waiter({number, nullptr, &done})) return;
   std::unique_lock lock{waiters_mutex_};
-  waiters_wake_.wait(lock, [&] { return done; });
+  if (!announce_waiter(number)) return;
+  Sleeper self{number, false, sleepers_};
+  sleepers_ = &self;
+  waiters_wake_.wait(lock, [&] { return self.done; });
 }
 
 // Worker
@@ -274,8 +315,8 @@ void Worker::run(LanePtr& lane) {
     if (task.run == nullptr) {
       Wait& wait = *reinterpret_cast<Wait*>(task.payload);
       if (wait.lane->completed() < wait.until) {
-        const LanePtr other = wait.lane;  // the lane may go on, and destroy the wait, before add_waiter is over
-        if (other->add_waiter({wait.until, lane, nullptr})) return;
+        const LanePtr other = wait.lane;  // the lane may go on, and destroy the wait, before park() has returned
+        if (other->park(lane, wait.until)) return;
       }
       wait.~Wait();
     } else {
@@ -292,16 +333,15 @@ void Worker::run(LanePtr& lane) {
 
 // Engine
 
-void Engine::enqueue(LanePtr lane) {
+void Engine::enqueue(LanePtr lane) noexcept {
   ready_[queue_of(*lane)].push_back(std::move(lane));
   update_best();
 }
 
-LanePtr Engine::dequeue() {
-  for (auto& queue : ready_)
+LanePtr Engine::dequeue() noexcept {
+  for (LaneList& queue : ready_)
     if (!queue.empty()) {
-      LanePtr lane = std::move(queue.front());
-      queue.pop_front();
+      LanePtr lane = queue.pop_front();
       update_best();
       return lane;
     }
@@ -315,55 +355,77 @@ void Engine::update_best() noexcept {
   best_waiting_.store(best, std::memory_order_relaxed);
 }
 
-void Engine::start(LanePtr lane) {
-  std::unique_lock lock{mutex_};
-  if (free_slots_ > 0) {
-    if (hand_over(std::move(lane))) return;
-  } else {
-    enqueue(std::move(lane));
-  }
+/// The monitor, and one worker. Workers end only while more of them than cores are idle, so that one worker stays.
+void Engine::start_first_threads() {
+  const std::lock_guard lock{mutex_};
   if (!monitor_started_) {
+    try {
+      std::thread{[this] { monitor(); }}.detach();
+    } catch (const std::system_error&) {
+      throw std::bad_alloc{};
+    }
     monitor_started_ = true;
-    std::thread{[this] { monitor(); }}.detach();
   }
+  LanePtr none;
+  if (workers_ == nullptr && !add_worker(none)) throw std::bad_alloc{};
+}
+
+void Engine::start(LanePtr lane) noexcept {
+  const std::lock_guard lock{mutex_};
+  if (free_slots_ > 0 && hand_over(lane)) return;
+  enqueue(std::move(lane));
   monitor_wake_.notify_one();
 }
 
-/// Gives the lane, and a slot, to an idle worker or a new one; false if there are no more threads to be had.
-bool Engine::hand_over(LanePtr lane) {
+/// Gives the lane, and a slot, to an idle worker or a new one; false, with the lane as it was, if no thread can be had.
+/// Requires: there is a free slot.
+bool Engine::hand_over(LanePtr& lane) noexcept {
+  if (idle_ == nullptr && !add_worker(lane)) return false;
   --free_slots_;
-  if (!idle_.empty()) {
-    Worker* const worker = idle_.back();
-    idle_.pop_back();
-    worker->has_slot_.store(true, std::memory_order_relaxed);
-    worker->given_ = std::move(lane);
-    worker->assigned_.store(true, std::memory_order_seq_cst);
-    if (worker->asleep_.load(std::memory_order_seq_cst)) {
-      const std::lock_guard lock{worker->mutex_};
-      worker->wake_.notify_one();
-    }
-    return true;
+  if (lane == nullptr) return true;  // the new worker has it
+  Worker* const worker = std::exchange(idle_, idle_->next_idle_);
+  --idle_count_;
+  worker->has_slot_.store(true, std::memory_order_relaxed);
+  worker->task_.store(worker->task_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // the monitor's clock starts anew
+  worker->given_ = std::move(lane);
+  worker->assigned_.store(true, std::memory_order_seq_cst);
+  if (worker->asleep_.load(std::memory_order_seq_cst)) {
+    const std::lock_guard lock{worker->mutex_};
+    worker->wake_.notify_one();
   }
-  auto worker = std::make_unique<Worker>();
-  workers_.push_back(worker.get());
+  return true;
+}
+
+/// Starts a worker, with the lane and a slot; without a lane it is idle. False, with nothing changed, if no thread can be had.
+bool Engine::add_worker(LanePtr& lane) noexcept {
   try {
-    std::thread thread{[self = worker.get(), lane] {
-      self->loop(lane);
+    auto worker = std::make_unique<Worker>();
+    const bool is_idle = lane == nullptr;
+    if (is_idle) worker->has_slot_.store(false, std::memory_order_relaxed);
+    std::thread thread{[self = worker.get(), first = lane]() mutable {
+      self->loop(std::move(first));
       delete self;
     }};
     pthread_getcpuclockid(thread.native_handle(), &worker->cpu_clock_);
     thread.detach();
+    lane = nullptr;
+    worker->next_ = std::exchange(workers_, worker.get());
+    if (is_idle) list_as_idle(*worker);
     static_cast<void>(worker.release());
     return true;
-  } catch (const std::system_error&) {  // no more threads for now: the monitor comes back to it
-    workers_.pop_back();
-    ++free_slots_;
-    enqueue(std::move(lane));
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const std::system_error&) {
     return false;
   }
 }
 
-LanePtr Engine::next(Worker& worker) {
+void Engine::list_as_idle(Worker& worker) noexcept {
+  worker.next_idle_ = std::exchange(idle_, &worker);
+  ++idle_count_;
+}
+
+LanePtr Engine::next(Worker& worker) noexcept {
   const std::lock_guard lock{mutex_};
   if (!worker.has_slot_.load(std::memory_order_relaxed) && free_slots_ > 0) {
     worker.has_slot_.store(true, std::memory_order_relaxed);
@@ -372,51 +434,61 @@ LanePtr Engine::next(Worker& worker) {
   if (worker.has_slot_.load(std::memory_order_relaxed))
     if (LanePtr lane = dequeue()) return lane;
   give_up_slot(worker);
-  idle_.push_back(&worker);
+  list_as_idle(worker);
   return nullptr;
 }
 
-void Engine::put_back(LanePtr lane) {
+void Engine::put_back(LanePtr lane) noexcept {
   const std::lock_guard lock{mutex_};
   enqueue(std::move(lane));
+  monitor_wake_.notify_one();  // the worker that puts it back may have lost its slot, and then goes to sleep
 }
 
-bool Engine::retire(Worker& worker) {
+bool Engine::retire(Worker& worker) noexcept {
   const std::lock_guard lock{mutex_};
-  if (idle_.size() <= static_cast<std::size_t>(cores_)) return false;
-  const auto place = std::find(idle_.begin(), idle_.end(), &worker);
-  if (place == idle_.end()) return false;  // a lane has just been handed over
-  idle_.erase(place);
-  workers_.erase(std::find(workers_.begin(), workers_.end(), &worker));
+  if (idle_count_ <= cores_) return false;
+  Worker** place = &idle_;
+  while (*place != nullptr && *place != &worker) place = &(*place)->next_idle_;
+  if (*place == nullptr) return false;  // a lane has just been handed over
+  *place = worker.next_idle_;
+  --idle_count_;
+  for (place = &workers_; *place != &worker;) place = &(*place)->next_;
+  *place = worker.next_;
   return true;
 }
 
-void Engine::monitor() {
+/// Takes the slot of each worker whose task is blocked or long. Requires: the lock is held.
+void Engine::take_back_slots() noexcept {
+  const auto now = Clock::now();
+  for (Worker* worker = workers_; worker != nullptr; worker = worker->next_) {
+    if (!worker->has_slot_.load(std::memory_order_relaxed)) continue;
+    const std::uint32_t task = worker->task_.load(std::memory_order_relaxed);
+    const auto cpu = worker->cpu_time();
+    if (task != worker->seen_task_) {
+      worker->seen_task_ = task;
+      worker->seen_cpu_ = cpu;
+      worker->seen_since_ = now;
+      continue;
+    }
+    const bool blocked = now - worker->seen_since_ >= tick && cpu - worker->seen_cpu_ < tick / 4;
+    worker->seen_cpu_ = cpu;
+    if (blocked || now - worker->seen_since_ > long_task) give_up_slot(*worker);
+  }
+}
+
+void Engine::monitor() noexcept {
   std::unique_lock lock{mutex_};
   for (;;) {
     monitor_wake_.wait(lock, [&] { return anyone_waiting(); });
     lock.unlock();
     std::this_thread::sleep_for(tick);
     lock.lock();
-    const auto now = Clock::now();
-    for (Worker* const worker : workers_) {
-      if (!anyone_waiting()) break;
-      if (!worker->has_slot_.load(std::memory_order_relaxed)) continue;
-      const std::uint32_t task = worker->task_.load(std::memory_order_relaxed);
-      const auto cpu = worker->cpu_time();
-      if (task != worker->seen_task_) {
-        worker->seen_task_ = task;
-        worker->seen_cpu_ = cpu;
-        worker->seen_since_ = now;
-        continue;
+    if (anyone_waiting()) take_back_slots();
+    while (free_slots_ > 0 && anyone_waiting()) {
+      if (LanePtr lane = dequeue(); !hand_over(lane)) {
+        enqueue(std::move(lane));
+        break;
       }
-      const bool blocked = now - worker->seen_since_ >= tick && cpu - worker->seen_cpu_ < tick / 4;
-      worker->seen_cpu_ = cpu;
-      if (blocked || now - worker->seen_since_ > long_task) give_up_slot(*worker);
-    }
-    while (free_slots_ > 0) {
-      LanePtr lane = dequeue();
-      if (lane == nullptr || !hand_over(std::move(lane))) break;
     }
   }
 }

@@ -19,7 +19,6 @@
 #include <new>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::host {
 
@@ -49,6 +48,19 @@ struct TaskBlock {
   TaskBlock* next = nullptr;
 };
 
+/// A queue of lanes, linked through the lanes themselves, so that no operation needs memory. A lane is in at most one list at a time.
+class LaneList {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  void push_back(LanePtr lane) noexcept;
+  /// Requires: the list is not empty.
+  [[nodiscard]] LanePtr pop_front() noexcept;
+
+ private:
+  LanePtr first_;
+  Lane* last_ = nullptr;
+};
+
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   explicit Lane(int priority) noexcept : priority_{priority} {}
@@ -61,7 +73,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
   [[nodiscard]] bool idle() const noexcept { return completed() >= submitted(); }
 
-  /// Enqueues work; returns its number.
+  /// Enqueues work; returns its number. @throws std::bad_alloc, and then nothing was enqueued
   template <class F>
   std::uint64_t submit(F work) {
     static_assert(sizeof(F) <= Task::room && std::is_nothrow_move_constructible_v<F>);
@@ -73,7 +85,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
     const auto move_in = [](void* payload, void* from) noexcept { new (payload) F{std::move(*static_cast<F*>(from))}; };
     return append(run, move_in, &work);
   }
-  /// A Wait, unless what it would wait for has happened.
+  /// Enqueues a Wait, unless what it would wait for has happened. @throws std::bad_alloc, and then nothing was enqueued
   void submit_wait(const LanePtr& other, std::uint64_t until);
   /// Holds the calling thread until task `number` is done. `spin`: look a few microseconds before sleeping.
   void wait_until(std::uint64_t number, bool spin);
@@ -82,11 +94,13 @@ class Lane : public std::enable_shared_from_this<Lane> {
   friend class Engine;
   friend class Worker;
 
-  /// Somebody who wants to know when `number` is done: a parked lane, or a thread asleep in `wait_until`.
-  struct Waiter {
+  friend class LaneList;
+
+  /// A thread asleep in `wait_until`.
+  struct Sleeper {
     std::uint64_t number;
-    LanePtr lane;
-    bool* done;
+    bool done = false;
+    Sleeper* next = nullptr;
   };
 
   /// Appends a task; `move_in` moves `work` into its payload.
@@ -97,8 +111,12 @@ class Lane : public std::enable_shared_from_this<Lane> {
   [[nodiscard]] Task& front() noexcept;
   void complete_one() noexcept;
   void wake_waiters() noexcept;
-  /// False if `number` is done already.
-  [[nodiscard]] bool add_waiter(const Waiter& waiter);
+  /// Wakes the sleepers and takes out the lanes whose number is done.
+  [[nodiscard]] LaneList take_woken() noexcept;
+  /// Parks a lane until `number` is done. False, with nothing done, if it is done already.
+  [[nodiscard]] bool park(LanePtr lane, std::uint64_t number) noexcept;
+  /// Announces a waiter for `number`; false if `number` is done already. Requires: waiters_mutex_ is held.
+  [[nodiscard]] bool announce_waiter(std::uint64_t number) noexcept;
 
   const int priority_;
 
@@ -111,17 +129,27 @@ class Lane : public std::enable_shared_from_this<Lane> {
   alignas(64) TaskBlock* first_ = nullptr;     // touched only by whoever runs the lane, once it is there
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_
   std::atomic<std::uint64_t> completed_{0};
-  std::mutex waiters_mutex_;
+
+  std::mutex waiters_mutex_;  // guards all of the following
   std::condition_variable waiters_wake_;
-  std::atomic<std::size_t> waiter_count_{0};
-  std::vector<Waiter> waiters_;
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  std::atomic<std::uint64_t> first_awaited_{none};  // the smallest number that a waiter waits for, or a smaller one
+  LaneList parked_;                                 // behind this lane
+  Sleeper* sleepers_ = nullptr;                     // on their own stacks
+
+  LanePtr next_;                  // in whichever list this lane is
+  std::uint64_t parked_for_ = 0;  // what this lane waits for while it is parked behind another
 };
 
 /// Priorities as the host backend has them.
 inline constexpr int least_priority = 1;
 inline constexpr int greatest_priority = -1;
 
+/// Starts the engine's first threads, with which every lane is run sooner or later, even if no further thread can be had.
+/// @throws std::bad_alloc if they cannot be had
+void start_engine();
 /// Makes a ready lane run, at once if a core is free or nothing that runs makes progress, else when its turn comes.
-void start(LanePtr lane);
+/// Requires: start_engine() has succeeded.
+void start(LanePtr lane) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::host

@@ -8,6 +8,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 native::host_stream::host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device)
     : lane{std::make_shared<host::Lane>(priority)}, device{on_device}, blocking{is_blocking}, is_default{default_of_its_device} {
+  host::start_engine();
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
   place = owner.streams.insert(owner.streams.end(), this);

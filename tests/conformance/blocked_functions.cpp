@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host functions that block, waiting for functions in other streams: a stream that can go on always does.
+#include <condition_variable>
+#include <cstdlib>
+#include <random>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using std::chrono::milliseconds;
+
+class BlockedFunctions : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (!IsSkipped() && !host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
+  }
+};
+
+/// Flags that host functions raise and wait for.
+class Flags {
+ public:
+  explicit Flags(std::size_t count) : raised_(count) {}
+  void raise(std::size_t i) {
+    const std::lock_guard lock{mutex_};
+    raised_[i] = true;
+    changed_.notify_all();
+  }
+  /// False if it was not raised in time.
+  bool wait(std::size_t i, std::chrono::seconds limit = patience) {
+    std::unique_lock lock{mutex_};
+    return changed_.wait_for(lock, limit, [&] { return raised_[i]; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> raised_;
+};
+
+void spin(milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+/// The first stream's function blocks until the others' functions run and block too, for what its next function does.
+/// With each number of streams another number of them has a core.
+TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
+  const std::size_t most = 2 * std::max(4U, std::thread::hardware_concurrency()) + 1;
+  for (std::size_t count = 1; count <= std::min<std::size_t>(most, 33); ++count) {
+    const auto flags = std::make_shared<Flags>(count + 2);
+    const auto late = std::make_shared<std::atomic<int>>(0);
+    const auto block = [=](std::size_t announce, std::size_t until) {
+      flags->raise(announce);
+      if (!flags->wait(until, std::chrono::seconds{5})) ++*late;
+    };
+    std::vector<Stream> streams(count + 1);
+    streams[count].launch_host_func([=] { block(count, count - 1); });
+    ASSERT_TRUE(flags->wait(count));
+    streams[count].launch_host_func([=] { flags->raise(count + 1); });
+    for (std::size_t i = 0; i < count; ++i) streams[i].launch_host_func([=] { block(i, count + 1); });
+    for (const Stream& stream : streams) stream.synchronize();
+    ASSERT_EQ(late->load(), 0) << count << " streams waited for one that could go on";
+  }
+}
+
+/// Functions in streams of any priority, which wait for earlier ones of other streams; some keep a core for long.
+class Graph {
+ public:
+  explicit Graph(std::uint32_t seed) : random_{seed} {
+    const PriorityRange range = Device::current().priority_range();
+    const std::size_t lines = 3 + pick(10);
+    for (std::size_t i = 0; i < lines; ++i) streams_.emplace_back(StreamOptions{.priority = pick(2) == 0 ? range.greatest : range.least});
+    for (std::size_t i = 0; i < functions; ++i) launch(i);
+  }
+
+  [[nodiscard]] bool finishes() {
+    for (const Stream& stream : streams_) stream.synchronize();
+    return late_->load() == 0;
+  }
+
+ private:
+  static constexpr std::size_t functions = 40;
+
+  std::size_t pick(std::size_t n) { return random_() % n; }
+  void launch(std::size_t i) {
+    std::vector<std::size_t> earlier;
+    if (i > 0 && pick(3) > 0)
+      for (std::size_t k = 0; k < 2; ++k) earlier.push_back(pick(i));
+    const milliseconds busy{pick(12) == 0 ? 12 : 0};
+    streams_[pick(streams_.size())].launch_host_func([=, flags = flags_, late = late_] {
+      for (const std::size_t other : earlier)
+        if (!flags->wait(other, std::chrono::seconds{10})) ++*late;
+      spin(busy);
+      flags->raise(i);
+    });
+  }
+
+  std::mt19937 random_;
+  std::shared_ptr<Flags> flags_ = std::make_shared<Flags>(functions);
+  std::shared_ptr<std::atomic<int>> late_ = std::make_shared<std::atomic<int>>(0);
+  std::vector<Stream> streams_;
+};
+
+TEST_F(BlockedFunctions, RandomGraphsAlwaysFinish) {
+  const char* given = std::getenv("RUNNEL_SEED");
+  const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
+  const std::uint32_t graphs = long_tests() ? 3000 : 200;
+  for (std::uint32_t seed = start; seed < start + graphs; ++seed) ASSERT_TRUE(Graph{seed}.finishes()) << "RUNNEL_SEED=" << seed;
+}
+
+TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
+  constexpr std::size_t blocked = 12;
+  std::atomic<bool> stop{false};
+  std::vector<Stream> streams(blocked);
+  const Stream quick;
+  std::vector<std::thread> threads;
+  // Streams whose functions block for longer than a core is kept for them, one after the other.
+  for (std::size_t i = 0; i < blocked; ++i)
+    threads.emplace_back([&, i] {
+      while (!stop) {
+        for (int k = 0; k < 3; ++k) streams[i].launch_host_func([] { std::this_thread::sleep_for(milliseconds{3}); });
+        streams[i].synchronize();
+      }
+    });
+  std::chrono::nanoseconds longest{0};
+  for (int i = 0; i < 300; ++i) {
+    const auto before = std::chrono::steady_clock::now();
+    quick.launch_host_func([] {});
+    quick.synchronize();
+    longest = std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - before);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(longest, std::chrono::seconds{1});
+}
+
+}  // namespace

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The default stream's order with streams that are gone, and with blocking streams that have no work of their own.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using DefaultStreamOrder = Conformance;
+
+Stream make_blocking() { return Stream{StreamOptions{.blocking = true}}; }
+
+/// Closes the gate on the per-thread default stream of a thread that ends at once, and writes "thread" behind it.
+void leave_work_of_an_ended_thread(Gate& gate, const Log& log, Device device) {
+  on_thread([&] {
+    const StreamRef mine = StreamRef::per_thread_default(device);
+    gate.close_on(mine);
+    log.write(mine, "thread");
+  });
+}
+
+/// Closes the gate on a blocking stream that is destroyed at once, and writes "stream" behind it.
+void leave_work_of_a_destroyed_stream(Gate& gate, const Log& log) {
+  const Stream stream = make_blocking();
+  gate.close_on(stream);
+  log.write(stream, "stream");
+}
+
+TEST_F(DefaultStreamOrder, WaitsForTheWorkOfAThreadThatEnded) {
+  const StreamRef null = device().default_stream();
+  Log log;
+  Gate gate;
+  leave_work_of_an_ended_thread(gate, log, device());
+  log.write(null, "default");
+  EXPECT_FALSE(null.query());
+  gate.open();
+  null.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"thread", "default"}));
+}
+
+TEST_F(DefaultStreamOrder, WaitsForTheWorkOfADestroyedBlockingStream) {
+  const StreamRef null = device().default_stream();
+  Log log;
+  Gate gate;
+  leave_work_of_a_destroyed_stream(gate, log);
+  log.write(null, "default");
+  EXPECT_FALSE(null.query());
+  gate.open();
+  null.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"stream", "default"}));
+}
+
+TEST_F(DefaultStreamOrder, IsNotFinishedWhileADestroyedBlockingStreamHasWork) {
+  const StreamRef null = device().default_stream();
+  Log log;
+  Gate gate;
+  leave_work_of_a_destroyed_stream(gate, log);
+  EXPECT_FALSE(null.query());
+  EXPECT_TRUE(held_by(gate, [&] { null.synchronize(); }));
+  EXPECT_EQ(log.entries(), (Entries{"stream"}));
+}
+
+TEST_F(DefaultStreamOrder, DoesNotWaitForADestroyedIndependentStream) {
+  const StreamRef null = device().default_stream();
+  Gate gate;
+  {
+    const Stream stream;
+    gate.close_on(stream);
+  }
+  EXPECT_TRUE(runs(null));
+  EXPECT_TRUE(null.query());
+}
+
+TEST_F(DefaultStreamOrder, TheDeviceWaitsForADestroyedStreamAndAnEndedThread) {
+  Log log;
+  Gate gate;
+  leave_work_of_a_destroyed_stream(gate, log);
+  EXPECT_TRUE(held_by(gate, [&] { device().synchronize(); }));
+  EXPECT_EQ(log.entries(), (Entries{"stream"}));
+  Gate other;
+  leave_work_of_an_ended_thread(other, log, device());
+  EXPECT_TRUE(held_by(other, [&] { device().synchronize(); }));
+  EXPECT_EQ(log.entries(), (Entries{"stream", "thread"}));
+}
+
+TEST_F(DefaultStreamOrder, AnEventOnAnEmptyBlockingStreamIsBehindDefaultWork) {
+  const StreamRef null = device().default_stream();
+  const Stream blocking = make_blocking();
+  Event event;
+  Gate gate;
+  gate.close_on(null);
+  blocking.record_event(event);
+  EXPECT_FALSE(event.query());
+  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
+  null.synchronize();
+}
+
+TEST_F(DefaultStreamOrder, AnEventOnAnEmptyPerThreadDefaultStreamIsBehindDefaultWork) {
+  const StreamRef null = device().default_stream();
+  const StreamRef mine = StreamRef::per_thread_default(device());
+  Event event;
+  Gate gate;
+  gate.close_on(null);
+  mine.record_event(event);
+  EXPECT_FALSE(event.query());
+  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
+  null.synchronize();
+}
+
+TEST_F(DefaultStreamOrder, WaitingForAnEmptyBlockingStreamIsWaitingForDefaultWork) {
+  const StreamRef null = device().default_stream();
+  const Stream blocking = make_blocking();
+  const Stream waiting;
+  Log log;
+  Gate gate;
+  gate.close_on(null);
+  log.write(null, "default");
+  waiting.wait_stream(blocking);
+  log.write(waiting, "waiting");
+  EXPECT_FALSE(waiting.synchronize_for(std::chrono::milliseconds{20}));
+  gate.open();
+  waiting.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"default", "waiting"}));
+}
+
+TEST_F(DefaultStreamOrder, AnEventRecordedAgainIsBehindNewDefaultWork) {
+  const StreamRef null = device().default_stream();
+  const Stream blocking = make_blocking();
+  Event event;
+  for (int i = 0; i < 3; ++i) {
+    Gate gate;
+    gate.close_on(null);
+    for (int k = 0; k < 3; ++k) blocking.record_event(event);
+    EXPECT_FALSE(event.query()) << i;
+    gate.open();
+    event.synchronize();
+    null.synchronize();
+  }
+}
+
+TEST_F(DefaultStreamOrder, AnIdleBlockingStreamHasFinishedWhateverTheDefaultStreamDoes) {
+  const StreamRef null = device().default_stream();
+  const Stream blocking = make_blocking();
+  Gate gate;
+  gate.close_on(null);
+  ASSERT_TRUE(gate.reached());
+  EXPECT_TRUE(blocking.query());  // only a stream's own work counts here
+  blocking.synchronize();
+  gate.open();
+  null.synchronize();
+}
+
+/// Each round leaves a value behind by a stream or a thread that is gone; the default stream copies it.
+TEST_F(DefaultStreamOrder, ManyStreamsAndThreadsThatAreGone) {
+  const StreamRef null = device().default_stream();
+  PinnedBuffer<int> value{1}, seen{200};
+  for (int i = 0; i < 200; ++i) {
+    const auto enqueue_on = [&](StreamRef stream) {
+      occupy(stream, std::chrono::milliseconds{i % 2});
+      stream.launch_host_func([&value, i] { value[0] = i; });
+    };
+    if (i % 3 == 0)
+      on_thread([&, here = device()] { enqueue_on(StreamRef::per_thread_default(here)); });
+    else
+      enqueue_on(make_blocking());
+    copy_bytes(null, &seen[static_cast<std::size_t>(i)], value.data(), sizeof(int));
+  }
+  null.synchronize();
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(seen[static_cast<std::size_t>(i)], i);
+}
+
+}  // namespace

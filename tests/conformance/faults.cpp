@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every allocation fails once, and no thread can be started: a call fails with nothing enqueued, or it succeeds, and every stream goes on.
+#include <array>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+
+class Faults : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (!IsSkipped() && !streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
+  }
+};
+
+/// Runs `f` again and again, with the first, second, ... allocation failing, until none fails any more.
+template <class F>
+void with_each_fault(F f) {
+  for (long number = 1; number < 10'000; ++number) {
+    SCOPED_TRACE("allocation " + std::to_string(number));
+    if (!f(number) || testing::Test::HasFailure()) return;
+  }
+  FAIL() << "there was no end to allocations";
+}
+
+/// Whether `f` went through; out of memory is the only failure that it may have.
+template <class F>
+[[nodiscard]] bool succeeds(F f) {
+  try {
+    f();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+/// Functions that each raise a count if they find it where they were enqueued.
+struct Counted {
+  std::atomic<int> enqueued{0};
+  std::atomic<int> ran{0};
+  std::atomic<bool> in_order{true};
+
+  void launch(StreamRef stream) {
+    const int place = enqueued;
+    if (succeeds([&] {
+          stream.launch_host_func([this, place] {
+            if (ran++ != place) in_order = false;
+          });
+        }))
+      ++enqueued;
+  }
+};
+
+TEST_F(Faults, AStreamThatWasRefusedWorkRunsLaterWork) {
+  with_each_fault([&](long number) {
+    const Stream stream;
+    Counted counted;
+    bool happened = false;
+    {
+      const AllocationFault fault{number};
+      for (int i = 0; i < 200; ++i) counted.launch(stream);
+      happened = fault.happened();
+    }
+    EXPECT_GE(counted.enqueued, 199);
+    counted.launch(stream);
+    EXPECT_TRUE(stream.synchronize_for(patience));
+    EXPECT_EQ(counted.ran, counted.enqueued);
+    EXPECT_TRUE(counted.in_order);
+    return happened;
+  });
+}
+
+TEST_F(Faults, MakingAndDestroyingStreams) {
+  with_each_fault([&](long number) {
+    auto ran = std::make_shared<std::atomic<int>>(0);
+    int launched = 0;
+    bool happened = false;
+    {
+      const AllocationFault fault{number};
+      for (int i = 0; i < 40; ++i)
+        static_cast<void>(succeeds([&] {
+          const Stream stream{StreamOptions{.blocking = i % 2 == 0}};
+          stream.launch_host_func([ran] { ++*ran; });
+          ++launched;
+        }));
+      happened = fault.happened();
+    }
+    EXPECT_GE(launched, 39);
+    device().synchronize();
+    EXPECT_EQ(*ran, launched);
+    return happened;
+  });
+}
+
+TEST_F(Faults, RecordingAndWaiting) {
+  with_each_fault([&](long number) {
+    const Stream first, second, blocking{StreamOptions{.blocking = true}};
+    std::atomic<int> value{0}, wrong{0};
+    bool happened = false;
+    {
+      const AllocationFault fault{number};
+      for (int i = 0; i < 40; ++i)
+        static_cast<void>(succeeds([&] {
+          first.launch_host_func([&value, i] { value = i + 1; });
+          Event event;
+          first.record_event(event);
+          TimedEvent timed;
+          first.record_event(timed);
+          second.wait_event(event);
+          second.wait_event(timed);
+          second.launch_host_func([&value, &wrong, i] { wrong += value >= i + 1 ? 0 : 1; });
+          blocking.wait_stream(second);
+          blocking.launch_host_func([] {});
+          device().default_stream().wait_stream(blocking);
+        }));
+      happened = fault.happened();
+    }
+    device().synchronize();
+    EXPECT_EQ(wrong, 0);
+    for (const StreamRef stream : {StreamRef{first}, StreamRef{second}, StreamRef{blocking}, device().default_stream()})
+      EXPECT_TRUE(runs(stream));
+    return happened;
+  });
+}
+
+TEST_F(Faults, DeviceMemoryAndCopies) {
+  PinnedBuffer<unsigned char> result{64};
+  const auto used = [&] { return device().memory_info().total - device().memory_info().free; };
+  device().synchronize();
+  const std::size_t before = used();
+  with_each_fault([&](long number) {
+    const Stream stream;
+    std::fill(result.begin(), result.end(), static_cast<unsigned char>(0));
+    std::array<bool, 64> copied{};
+    bool happened = false;
+    {
+      const AllocationFault fault{number};
+      for (std::size_t i = 0; i < result.size(); ++i)
+        copied[i] = succeeds([&] {
+          DeviceBuffer<unsigned char> buffer{4096, stream};
+          fill(stream, buffer, static_cast<unsigned char>(i + 1));
+          copy_bytes(stream, &result[i], buffer.data() + 4095, 1);
+        });
+      happened = fault.happened();
+    }
+    EXPECT_TRUE(runs(stream));
+    stream.synchronize();
+    for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
+    { const DeviceBuffer<unsigned char> later{4096, stream}; }  // finds what could not be freed in its order
+    device().synchronize();
+    EXPECT_EQ(used(), before);
+    return happened;
+  });
+}
+
+TEST_F(Faults, PerThreadDefaultStreams) {
+  with_each_fault([&](long number) {
+    bool happened = false;
+    auto ran = std::make_shared<std::atomic<int>>(0);
+    std::atomic<int> launched{0};
+    on_thread([&, here = device()] {
+      const AllocationFault fault{number};
+      for (int i = 0; i < 3; ++i)
+        static_cast<void>(succeeds([&] {
+          StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
+          ++launched;
+        }));
+      happened = fault.happened();
+    });
+    device().synchronize();
+    EXPECT_EQ(*ran, launched);
+    EXPECT_GE(launched, 2);
+    return happened;
+  });
+}
+
+TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
+  std::vector<Stream> streams(40);
+  std::atomic<int> ran{0};
+  const ThreadFault fault;
+  for (const Stream& stream : streams)
+    for (int i = 0; i < 10; ++i) stream.launch_host_func([&ran] { ++ran; });
+  for (const Stream& stream : streams) EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_EQ(ran, 400);
+}
+
+TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
+  constexpr int count = 40;
+  std::vector<Stream> streams(count);
+  auto latch = std::make_shared<std::latch>(count);  // all of them are needed at once
+  {
+    const ThreadFault fault;
+    for (const Stream& stream : streams) stream.launch_host_func([latch] { latch->arrive_and_wait(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  }
+  for (const Stream& stream : streams) EXPECT_TRUE(stream.synchronize_for(patience));
+}
+
+// The first use of all, in a process of its own.
+class FirstUse : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_none();
+    if (!streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+constexpr int right = 0, wrong = 1, no_fault = 2;
+
+[[nodiscard]] int use_streams() {
+  std::atomic<int> ran{0};
+  const Stream stream;
+  const StreamRef null = Device::current().default_stream();
+  for (int i = 0; i < 100; ++i) {
+    stream.launch_host_func([&ran] { ++ran; });
+    null.launch_host_func([&ran] { ++ran; });
+  }
+  stream.synchronize();
+  null.synchronize();
+  return ran == 200 ? right : wrong;
+}
+
+[[noreturn]] void use_with_threads(long spared) {
+  int refused = 0;
+  {
+    const ThreadFault fault{spared};
+    for (int i = 0; i < 3; ++i) try {
+        const Stream stream;
+        stream.launch_host_func([] {});
+      } catch (const Error& error) {
+        refused += error.code() == errc::out_of_memory ? 1 : 0;
+      }
+  }
+  std::_Exit(refused == (spared < 2 ? 3 : 0) ? use_streams() : wrong);
+}
+
+/// Several streams whose functions block, so that each needs a thread of its own.
+[[noreturn]] void use_with_fault(long number) {
+  constexpr std::size_t count = 6;
+  std::array<std::optional<Stream>, count> streams;
+  std::atomic<int> ran{0};
+  int launched = 0;
+  std::latch latch{1};
+  bool happened = false;
+  {
+    const AllocationFault fault{number};
+    for (std::optional<Stream>& stream : streams)
+      launched += succeeds([&] {
+        stream.emplace();
+        stream->launch_host_func([&] {
+          latch.wait();
+          ++ran;
+        });
+      });
+    launched += succeeds([&] { Device::current().default_stream().launch_host_func([&ran] { ++ran; }); });
+    happened = fault.happened();
+  }
+  latch.count_down();
+  Device::current().synchronize();
+  const int end = ran == launched ? use_streams() : wrong;
+  std::_Exit(end == right && !happened ? no_fault : end);
+}
+
+using FirstUseDeathTest = FirstUse;
+
+TEST_F(FirstUseDeathTest, WithoutThreadsIsOutOfMemory) {
+  EXPECT_EXIT(use_with_threads(0), testing::ExitedWithCode(right), "");
+  EXPECT_EXIT(use_with_threads(1), testing::ExitedWithCode(right), "");
+  EXPECT_EXIT(use_with_threads(2), testing::ExitedWithCode(right), "");
+}
+
+TEST_F(FirstUseDeathTest, WithEachAllocationFailing) {
+  int end = right;
+  const auto note_end = [&](int status) {
+    end = WIFEXITED(status) ? WEXITSTATUS(status) : wrong;
+    return end == right || end == no_fault;
+  };
+  for (long number = 1; number < 200 && end == right; ++number) {
+    SCOPED_TRACE("allocation " + std::to_string(number));
+    EXPECT_EXIT(use_with_fault(number), note_end, "");
+  }
+  EXPECT_EQ(end, no_fault);
+}
+
+}  // namespace

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory whose free is enqueued counts for later allocations. The sizes go by the device's memory, of which there must be little:
+// the suite runs these cases once more with RUNNEL_HOST_MEMORY.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Buffer = DeviceBuffer<unsigned char>;
+
+class MemoryReuse : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped()) return;
+    total_ = device().memory_info().total;
+    if (!device().memory_pools()) GTEST_SKIP() << "without memory pools a free waits for the device";
+    if (total_ > std::size_t{4} << 30) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
+  }
+  /// So many percent of the device's memory.
+  [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
+
+  std::size_t total_ = 0;
+};
+
+TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
+  constexpr int rounds = 200;
+  const Stream stream;
+  PinnedBuffer<unsigned char> last{rounds};
+  for (int i = 0; i < rounds; ++i) {
+    Buffer buffer{percent(10), stream};
+    fill(stream, buffer, static_cast<unsigned char>(i));
+    copy_bytes(stream, &last[static_cast<std::size_t>(i)], buffer.data() + buffer.size() - 1, 1);
+  }
+  stream.synchronize();
+  for (int i = 0; i < rounds; ++i) ASSERT_EQ(last[static_cast<std::size_t>(i)], static_cast<unsigned char>(i));
+}
+
+TEST_F(MemoryReuse, WhatIsFreedBehindAGateCountsForTheSameStream) {
+  const Stream stream;
+  PinnedBuffer<unsigned char> first{1}, second{1};
+  Gate gate;
+  gate.close_on(stream);
+  for (PinnedBuffer<unsigned char>* const result : {&first, &second}) {
+    Buffer buffer{percent(60), stream};
+    fill(stream, buffer, static_cast<unsigned char>(result == &first ? 1 : 2));
+    copy_bytes(stream, result->data(), buffer.data(), 1);
+  }
+  EXPECT_FALSE(gate.is_open());
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(first[0], 1);
+  EXPECT_EQ(second[0], 2);
+}
+
+TEST_F(MemoryReuse, AnotherStreamWaitsForTheFreeItCountsOn) {
+  const Stream owner, other, unrelated;
+  PinnedBuffer<unsigned char> result{2};
+  Gate gate;
+  {
+    Buffer buffer{percent(60), owner};
+    gate.close_on(owner);
+    fill(owner, buffer, static_cast<unsigned char>(1));
+    copy_bytes(owner, &result[0], buffer.data(), 1);
+  }
+  Buffer small{percent(10), unrelated};  // fits beside it, and counts on nothing
+  Buffer next{percent(60), other};       // does not hold the caller
+  fill(other, next, static_cast<unsigned char>(2));
+  copy_bytes(other, &result[1], next.data(), 1);
+  EXPECT_FALSE(other.query());
+  fill(unrelated, small, static_cast<unsigned char>(3));
+  EXPECT_TRUE(unrelated.synchronize_for(patience));
+  EXPECT_FALSE(gate.is_open());
+  gate.open();
+  other.synchronize();
+  EXPECT_EQ(result[0], 1);
+  EXPECT_EQ(result[1], 2);
+}
+
+TEST_F(MemoryReuse, AFreeCountsOnce) {
+  const Stream stream, other;
+  Gate gate;
+  gate.close_on(stream);
+  { const Buffer buffer{percent(60), stream}; }
+  const Buffer next{percent(60), stream};
+  EXPECT_EQ(code_of([&] { const Buffer more{percent(60), stream}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { const Buffer more{percent(60), other}; }), errc::out_of_memory);
+  EXPECT_TRUE(runs(other)) << "a refused allocation made the stream wait";
+  gate.open();
+  stream.synchronize();
+}
+
+TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
+  const Stream stream;
+  EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);
+  Gate gate;
+  gate.close_on(stream);
+  { const Buffer buffer{percent(90), stream}; }
+  EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);
+  gate.open();
+  stream.synchronize();
+}
+
+TEST_F(MemoryReuse, EverythingIsFreeAgainInTheEnd) {
+  const Stream stream, other;
+  device().synchronize();
+  const std::size_t before = device().memory_info().free;
+  {
+    Gate gate;
+    gate.close_on(stream);
+    for (int i = 0; i < 20; ++i) {
+      const Buffer buffer{percent(30), i % 3 == 0 ? other : stream};
+      EXPECT_LE(device().memory_info().free, before);
+    }
+  }
+  device().synchronize();
+  EXPECT_EQ(device().memory_info().free, before);
+}
+
+TEST_F(MemoryReuse, ManyThreadsShareALittleMemory) {
+  std::atomic<int> wrong{0};
+  on_threads(4, [&](int thread) {
+    const Stream stream;
+    PinnedBuffer<unsigned char> last{100};
+    for (int i = 0; i < 100; ++i) {
+      Buffer buffer{percent(static_cast<std::size_t>(5 + (i * 7 + thread) % 20)), stream};
+      fill_bytes(stream, buffer.data() + buffer.size() - 4096, static_cast<unsigned char>(i), 4096);
+      copy_bytes(stream, &last[static_cast<std::size_t>(i)], buffer.data() + buffer.size() - 1, 1);
+    }
+    stream.synchronize();
+    for (int i = 0; i < 100; ++i) wrong += last[static_cast<std::size_t>(i)] == i ? 0 : 1;
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace

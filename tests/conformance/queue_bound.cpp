@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream that cannot keep up holds whoever enqueues more, so that its queue stays bounded.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+
+/// Far above each backend's bound, far below what the cases enqueue.
+constexpr int most_waiting = 1 << 17;
+
+class QueueBound : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (!IsSkipped() && !streams_are_threads()) GTEST_SKIP() << "the queue is the runtime's own";
+  }
+};
+
+void spin_a_little() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds{3};
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
+  constexpr int functions = 400'000;
+  const Stream stream;
+  std::atomic<int> done{0};
+  int most = 0;
+  const std::size_t before = heap_in_use();
+  std::size_t heap = before;
+  for (int i = 0; i < functions; ++i) {
+    stream.launch_host_func([&done] {
+      spin_a_little();
+      done.fetch_add(1, std::memory_order_relaxed);
+    });
+    most = std::max(most, i + 1 - done.load(std::memory_order_relaxed));
+    if (i % 10'000 == 0) heap = std::max(heap, heap_in_use());
+  }
+  stream.synchronize();
+  EXPECT_EQ(done, functions);
+  EXPECT_LT(most, most_waiting);
+  EXPECT_LT(heap - before, std::size_t{32} << 20);
+}
+
+TEST_F(QueueBound, OtherStreamsGoOnWhileACallerIsHeld) {
+  constexpr int functions = 100'000;
+  const Stream full{StreamOptions{.blocking = true}};
+  const Stream other{StreamOptions{.blocking = true}};
+  std::atomic<int> enqueued{0}, done{0};
+  Gate gate;
+  gate.close_on(full);
+  std::thread caller{[&] {
+    for (int i = 0; i < functions; ++i) {
+      full.launch_host_func([&done] { ++done; });
+      ++enqueued;
+    }
+  }};
+  int seen = 0;
+  const auto is_held = [&] {
+    const int before = std::exchange(seen, enqueued.load());
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    return before > 0 && before == seen;
+  };
+  EXPECT_TRUE(eventually(is_held));
+  EXPECT_LT(enqueued, functions);
+  EXPECT_TRUE(runs(other));
+  EXPECT_FALSE(full.query());
+  EXPECT_FALSE(device().default_stream().query());
+  { const Stream created{StreamOptions{.blocking = true}}; }
+  gate.open();
+  caller.join();
+  full.synchronize();
+  EXPECT_EQ(done, functions);
+}
+
+TEST_F(QueueBound, ManyCallersOfOneStreamAllGoOn) {
+  constexpr int each = 50'000;
+  const Stream stream;
+  std::atomic<int> done{0};
+  on_threads(4, [&](int) {
+    for (int i = 0; i < each; ++i) stream.launch_host_func([&done] { done.fetch_add(1, std::memory_order_relaxed); });
+  });
+  stream.synchronize();
+  EXPECT_EQ(done, 4 * each);
+}
+
+}  // namespace

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A user's thread_local object that outlives the library's own ones uses the thread's default stream in its destructor.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using ThreadEnd = Conformance;
+
+/// Enqueues on the thread's default stream when the thread ends.
+struct EnqueuesAtTheEnd {
+  void arm(std::shared_ptr<std::atomic<int>> count, Device on) {
+    ran = std::move(count);
+    device = on;
+  }
+  std::shared_ptr<std::atomic<int>> ran;
+  Device device{0};
+  ~EnqueuesAtTheEnd() {
+    if (ran == nullptr) return;
+    const StreamRef mine = StreamRef::per_thread_default(device);
+    for (int i = 0; i < 3; ++i) mine.launch_host_func([count = ran] { ++*count; });
+    mine.synchronize();
+  }
+};
+thread_local EnqueuesAtTheEnd at_the_end;
+
+TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
+  const auto ran = std::make_shared<std::atomic<int>>(0);
+  for (int i = 0; i < 20; ++i)
+    on_thread([&, here = device()] {
+      at_the_end.arm(ran, here);  // constructed first, and so destroyed after all that the library makes
+      StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
+    });
+  device().synchronize();
+  EXPECT_EQ(*ran, 20 * 4);
+}
+
+TEST_F(ThreadEnd, ADestructorIsTheFirstToUseTheStream) {
+  const auto ran = std::make_shared<std::atomic<int>>(0);
+  for (int i = 0; i < 20; ++i) on_thread([&, here = device()] { at_the_end.arm(ran, here); });
+  device().synchronize();
+  EXPECT_EQ(*ran, 20 * 3);
+}
+
+}  // namespace

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace host {
@@ -139,15 +141,14 @@ status priority_range(int& least, int& greatest) noexcept {
 status device_synchronize() noexcept {
   return guarded([] {
     host::HostDevice& device = host::device_at(host::current);
-    std::vector<host::LanePtr> lanes;
+    std::vector<std::pair<host::LanePtr, std::uint64_t>> ends;
     {
       const std::lock_guard lock{device.mutex};
-      lanes = device.leaving;
-      for (const native::host_stream* stream : device.streams) lanes.push_back(stream->lane);
+      for (const auto* const list : {&device.streams, &device.leaving})
+        for (const native::host_stream* const stream : *list)
+          if (!stream->lane->idle()) ends.emplace_back(stream->lane, stream->lane->submitted());
     }
-    std::vector<std::uint64_t> numbers;
-    for (const host::LanePtr& lane : lanes) numbers.push_back(lane->submitted());
-    for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i]->wait_until(numbers[i], true);
+    for (const auto& [lane, number] : ends) lane->wait_until(number, true);
     return ok;
   });
 }

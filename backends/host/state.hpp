@@ -11,14 +11,13 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 
 /// A stream: a lane, and how it orders with its device's default stream.
 struct native::host_stream {
+  /// @throws std::bad_alloc, also if no thread can be had to run it
   host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device = false);
-  ~host_stream();
   host_stream(const host_stream&) = delete;
   host_stream& operator=(const host_stream&) = delete;
 
@@ -26,7 +25,11 @@ struct native::host_stream {
   const int device;
   const bool blocking;
   const bool is_default;
-  std::list<host_stream*>::iterator place;  // in the device's list
+
+  // Guarded by the device's lock.
+  std::list<host_stream*>::iterator place;  // in one of the device's lists
+  std::uint64_t behind_default = 0;         // this stream's next work is behind the default stream's task of this number
+  std::uint64_t joined = 0;                 // the default stream's next work is behind this stream's task of this number
 };
 
 namespace host {
@@ -46,11 +49,11 @@ template <class F>
 }
 
 struct HostDevice {
-  std::mutex mutex;  // guards the list, and the order of submissions to the default stream and to blocking streams
+  std::mutex mutex;  // guards the lists, and the order of submissions to the default stream and to blocking streams
   std::list<native::host_stream*> streams;
-  std::vector<LanePtr> leaving;                         // lanes of destroyed streams, which may still have work
-  std::unique_ptr<native::host_stream> default_stream;  // made at first use, without the lock: host::resolve gives it
-  std::atomic<std::size_t> allocated{0};                // bytes of device memory in use
+  std::list<native::host_stream*> leaving;        // destroyed, but with work left: the default stream waits for that too
+  native::host_stream* default_stream = nullptr;  // made at first use, without the lock: host::resolve gives it
+  std::atomic<std::size_t> allocated{0};          // bytes of device memory in use
 };
 
 /// How many devices are shown: RUNNEL_HOST_DEVICES, 16 at most; 1 if it is not set.
@@ -66,12 +69,14 @@ struct HostDevice {
 /// Submits in the order that default and blocking streams promise. `work` is moved into the task.
 template <class F>
 std::uint64_t submit_in_order(native::stream handle, F work);
-/// The stream's last number as events and waits see it, the blocking streams' work included if it is the default stream.
+/// Ends the stream at once; its work is still done.
+void destroy(native::host_stream* stream) noexcept;
+/// The number that stands for all that the stream's next work would wait for, as events and waiting streams see it.
 [[nodiscard]] std::uint64_t last_submitted(native::host_stream& stream);
 /// True if the stream has finished, and for the default stream the blocking streams too.
 [[nodiscard]] bool has_finished(native::host_stream& stream);
 
-/// With the device's lock held where the stream orders with the default stream.
+/// Holds the device's lock where the stream orders with the default stream, and has enqueued the waits for that order.
 class OrderedSubmission {
  public:
   explicit OrderedSubmission(native::host_stream& stream);

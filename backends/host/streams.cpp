@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include "thread_end.hpp"
+
+#include <unistd.h>
+
 #include <array>
+#include <list>
 #include <memory>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -12,14 +18,6 @@ native::host_stream::host_stream(int on_device, int priority, bool is_blocking, 
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
   place = owner.streams.insert(owner.streams.end(), this);
-}
-
-native::host_stream::~host_stream() {
-  host::HostDevice& owner = host::device_at(device);
-  const std::lock_guard lock{owner.mutex};
-  owner.streams.erase(place);
-  std::erase_if(owner.leaving, [](const host::LanePtr& old) { return old->idle(); });
-  if (!lane->idle()) owner.leaving.push_back(lane);
 }
 
 namespace host {
@@ -33,22 +31,62 @@ constinit char per_thread_mark = 0;
 native::host_stream& default_of(int ordinal) {
   HostDevice& device = device_at(ordinal);
   static std::array<std::once_flag, 16> once;
-  std::call_once(once[static_cast<std::size_t>(ordinal)],
-                 [&] { device.default_stream = std::make_unique<native::host_stream>(ordinal, 0, true, true); });
+  std::call_once(once[static_cast<std::size_t>(ordinal)], [&] { device.default_stream = new native::host_stream{ordinal, 0, true, true}; });
   return *device.default_stream;
 }
 
+/// The calling thread's default streams, by device.
+struct ThreadStreams {
+  std::array<native::host_stream*, 16> streams{};
+  const pid_t process = getpid();
+};
+/// Made at first use, also while the thread is ending: a user's thread_local object may use its stream in its destructor.
+thread_local constinit ThreadStreams* thread_streams = nullptr;
+
+void end_thread_streams(void*) noexcept {
+  const std::unique_ptr<ThreadStreams> ended{std::exchange(thread_streams, nullptr)};
+  if (ended->process != getpid()) return;  // a forked child, where the device's lock may be held for good
+  for (native::host_stream* const stream : ended->streams)
+    if (stream != nullptr) destroy(stream);
+}
+
 native::host_stream& per_thread_of(int ordinal) {
-  thread_local std::array<std::unique_ptr<native::host_stream>, 16> mine;
-  auto& stream = mine[static_cast<std::size_t>(ordinal)];
-  if (stream == nullptr) stream = std::make_unique<native::host_stream>(ordinal, 0, true);
+  if (thread_streams == nullptr) {
+    thread_streams = new ThreadStreams;
+    detail::at_thread_end(end_thread_streams, nullptr);
+  }
+  native::host_stream*& stream = thread_streams->streams[static_cast<std::size_t>(ordinal)];
+  if (stream == nullptr) stream = new native::host_stream{ordinal, 0, true};
   return *stream;
 }
 
-/// The default stream waits for what was submitted to the blocking streams so far. The device's lock is held.
+/// Deletes the destroyed streams whose work is done. Requires: the device's lock is held.
+void delete_finished(HostDevice& device) noexcept {
+  std::erase_if(device.leaving, [](const native::host_stream* stream) {
+    if (!stream->lane->idle()) return false;
+    delete stream;
+    return true;
+  });
+}
+
+/// Makes the default stream wait for what was submitted to the blocking streams so far, also to those that are destroyed.
+/// Requires: the device's lock is held.
 void join_blocking(HostDevice& device, native::host_stream& to) {
-  for (const native::host_stream* const other : device.streams)
-    if (other->blocking) to.lane->submit_wait(other->lane, other->lane->submitted());
+  for (const auto* const list : {&device.streams, &device.leaving})
+    for (native::host_stream* const other : *list) {
+      const std::uint64_t last = other->lane->submitted();
+      if (!other->blocking || other->joined == last) continue;
+      to.lane->submit_wait(other->lane, last);
+      other->joined = last;
+    }
+}
+
+/// Makes a blocking stream wait for what was submitted to the default stream so far. Requires: the device's lock is held.
+void join_default(const native::host_stream& default_stream, native::host_stream& to) {
+  const std::uint64_t last = default_stream.lane->submitted();
+  if (to.behind_default == last) return;
+  to.lane->submit_wait(default_stream.lane, last);
+  to.behind_default = last;
 }
 
 }  // namespace
@@ -59,6 +97,13 @@ native::host_stream& resolve(native::stream handle) {
   return *handle;
 }
 
+void destroy(native::host_stream* stream) noexcept {
+  HostDevice& device = device_at(stream->device);
+  const std::lock_guard lock{device.mutex};
+  device.leaving.splice(device.leaving.end(), device.streams, stream->place);
+  delete_finished(device);
+}
+
 OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
   if (!stream.blocking) return;
   HostDevice& device = device_at(stream.device);
@@ -67,11 +112,11 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
   if (stream.is_default)
     join_blocking(device, stream);
   else
-    stream.lane->submit_wait(default_stream.lane, default_stream.lane->submitted());
+    join_default(default_stream, stream);
 }
 
 std::uint64_t last_submitted(native::host_stream& stream) {
-  if (!stream.is_default) return stream.lane->submitted();
+  if (!stream.blocking) return stream.lane->submitted();
   const OrderedSubmission in_order{stream};
   return stream.lane->submitted();
 }
@@ -81,8 +126,9 @@ bool has_finished(native::host_stream& stream) {
   if (!stream.is_default) return true;
   HostDevice& device = device_at(stream.device);
   const std::lock_guard lock{device.mutex};
-  for (const native::host_stream* const other : device.streams)
-    if (other->blocking && !other->lane->idle()) return false;
+  for (const auto* const list : {&device.streams, &device.leaving})
+    for (const native::host_stream* const other : *list)
+      if (other->blocking && !other->lane->idle()) return false;
   return true;
 }
 
@@ -103,10 +149,8 @@ status stream_create(native::stream& stream, bool blocking, int priority) noexce
 }
 
 status stream_destroy(native::stream stream) noexcept {
-  return guarded([&] {
-    delete stream;
-    return ok;
-  });
+  host::destroy(stream);
+  return ok;
 }
 
 status stream_query(native::stream stream) noexcept {
@@ -117,7 +161,8 @@ status stream_synchronize(native::stream handle) noexcept {
   return guarded([&] {
     native::host_stream& stream = host::resolve(handle);
     const host::LanePtr lane = stream.lane;  // the stream may be destroyed by another thread meanwhile
-    lane->wait_until(host::last_submitted(stream), true);
+    // Of a blocking stream its own work only, as a query has it.
+    lane->wait_until(stream.is_default ? host::last_submitted(stream) : lane->submitted(), true);
     return ok;
   });
 }

@@ -22,8 +22,8 @@ void timed_batches(benchmark::State& state, int batch, Operation operation, Drai
   }
 }
 
-/// How many host functions and the like are enqueued at a time. On a GPU few enough for its queue; on the host backend, whose queue has no
-/// end, so many that waking its thread up, once a batch, is not what is measured.
+/// How many host functions and the like are enqueued at a time. On a GPU few enough for its queue; on the host backend, whose queue holds
+/// 65,536, so many that waking its thread up, once a batch, is not what is measured.
 #ifdef RUNNEL_BACKEND_HOST
 constexpr int enqueued_batch = 2000;
 #else

@@ -276,6 +276,14 @@ void Lane::wait_until(std::uint64_t number, bool spin) {
   waiters_wake_.wait(lock, [&] { return self.done; });
 }
 
+/// Waits for some room more than one task's, so that a full lane does not wake its callers for each task.
+void Lane::make_room() {
+  constexpr std::uint64_t batch = 1024;
+  const std::uint64_t all = submitted();
+  if (all - completed() >= most_pending) wait_until(all - most_pending + batch, false);
+  room_until_.store(completed() + most_pending, std::memory_order_relaxed);
+}
+
 // Worker
 
 void Worker::loop(LanePtr lane) {

@@ -63,6 +63,9 @@ class LaneList {
 
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
+  /// A lane holds at most about this many tasks that have not run; who enqueues more waits in `wait_for_room`.
+  static constexpr std::uint64_t most_pending = std::uint64_t{1} << 16;
+
   explicit Lane(int priority) noexcept : priority_{priority} {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -87,6 +90,12 @@ class Lane : public std::enable_shared_from_this<Lane> {
   }
   /// Enqueues a Wait, unless what it would wait for has happened. @throws std::bad_alloc, and then nothing was enqueued
   void submit_wait(const LanePtr& other, std::uint64_t until);
+  /// Holds the calling thread while the lane is full.
+  /// Requires: the caller holds no lock that a task or a user of another stream may need.
+  void wait_for_room() {
+    if (submitted_.load(std::memory_order_relaxed) >= room_until_.load(std::memory_order_relaxed)) [[unlikely]]
+      make_room();
+  }
   /// Holds the calling thread until task `number` is done. `spin`: look a few microseconds before sleeping.
   void wait_until(std::uint64_t number, bool spin);
 
@@ -117,6 +126,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   [[nodiscard]] bool park(LanePtr lane, std::uint64_t number) noexcept;
   /// Announces a waiter for `number`; false if `number` is done already. Requires: waiters_mutex_ is held.
   [[nodiscard]] bool announce_waiter(std::uint64_t number) noexcept;
+  void make_room();
 
   const int priority_;
 
@@ -125,6 +135,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   TaskBlock* last_ = nullptr;
   TaskBlock* spare_ = nullptr;                           // one block is kept for the next that is needed
   alignas(64) std::atomic<std::uint64_t> submitted_{0};  // apart from the lock: whoever runs the lane reads it all the time
+  std::atomic<std::uint64_t> room_until_{most_pending};  // so that a call that enqueues need not read completed_ each time
 
   alignas(64) TaskBlock* first_ = nullptr;     // touched only by whoever runs the lane, once it is there
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_

@@ -99,6 +99,7 @@ status stream_wait_event(native::stream handle, native::event event) noexcept {
     const host::Mark mark = event->read();
     if (mark.happened()) return ok;
     native::host_stream& stream = host::resolve(handle);
+    stream.lane->wait_for_room();
     const host::OrderedSubmission in_order{stream};
     stream.lane->submit_wait(mark.lane, mark.number);
     return ok;

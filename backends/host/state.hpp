@@ -88,6 +88,7 @@ class OrderedSubmission {
 template <class F>
 std::uint64_t submit_in_order(native::stream handle, F work) {
   native::host_stream& stream = resolve(handle);
+  stream.lane->wait_for_room();
   const OrderedSubmission in_order{stream};
   return stream.lane->submit(std::move(work));
 }

@@ -115,6 +115,7 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
     join_default(default_stream, stream);
 }
 
+/// Waits for no room in the queue, since it may be asked with a lock held; it adds no more than the default stream's own queue allows.
 std::uint64_t last_submitted(native::host_stream& stream) {
   if (!stream.blocking) return stream.lane->submitted();
   const OrderedSubmission in_order{stream};

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
+#include <optional>
 #include <shared_mutex>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace host {
@@ -15,52 +20,242 @@ constexpr std::size_t alignment = 256;  // as the vendors' allocators promise
 struct Block {
   std::size_t bytes;
   PointerInfo info;
-  bool registered;  // belongs to somebody else
+  bool registered = false;  // belongs to somebody else
+
+  // Once its free is enqueued:
+  LanePtr lane{};            // where; null: no task could be enqueued, and it is freed once its device is seen idle
+  std::uint64_t number = 0;  // of the task
+  std::size_t claimed = 0;   // bytes that later allocations count on
+  bool freeing = false;
+  bool listed = false;  // in the list of pending frees, with these neighbours
+  Block* older = nullptr;
+  Block* newer = nullptr;
+};
+using BlockMap = std::map<std::uintptr_t, Block>;
+
+/// A device's blocks whose free is enqueued and of which something is left to claim, in the order of the calls. It needs no memory.
+class PendingFrees {
+ public:
+  [[nodiscard]] Block* oldest() const noexcept { return oldest_; }
+  void add(Block& block) noexcept {
+    block.listed = true;
+    block.older = newest_;
+    (newest_ == nullptr ? oldest_ : newest_->newer) = &block;
+    newest_ = &block;
+  }
+  void remove(Block& block) noexcept {
+    if (!std::exchange(block.listed, false)) return;
+    (block.older == nullptr ? oldest_ : block.older->newer) = block.newer;
+    (block.newer == nullptr ? newest_ : block.newer->older) = block.older;
+    block.older = block.newer = nullptr;
+  }
+
+ private:
+  Block* oldest_ = nullptr;
+  Block* newest_ = nullptr;
 };
 
 /// All blocks that were allocated or registered here, so that pinned, device and ordinary memory can be told apart.
 struct Blocks {
   std::shared_mutex mutex;
-  std::map<std::uintptr_t, Block> by_address;
+  BlockMap by_address;
+  std::array<PendingFrees, 16> pending;      // by device
+  std::atomic<std::size_t> without_task{0};  // frees that wait for an idle device
 };
 Blocks& blocks() {
   static Blocks& instance = *new Blocks;
   return instance;
 }
+[[nodiscard]] PendingFrees& pending_of(int device) { return blocks().pending[static_cast<std::size_t>(device)]; }
+
+struct Free {
+  void operator()(void* memory) const noexcept { std::free(memory); }
+};
+using Memory = std::unique_ptr<void, Free>;
 
 [[nodiscard]] std::size_t rounded(std::size_t bytes) noexcept { return (bytes + alignment - 1) / alignment * alignment; }
 
-driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
-  if (bytes > SIZE_MAX - alignment) return status_of(errc::out_of_memory);
-  std::atomic<std::size_t>* const used = info.kind == MemoryKind::device ? &device_at(info.device.ordinal()).allocated : nullptr;
-  if (used != nullptr && used->fetch_add(bytes, std::memory_order_relaxed) + bytes > memory_of_device()) {
-    used->fetch_sub(bytes, std::memory_order_relaxed);
-    return status_of(errc::out_of_memory);
+/// Takes a block out of the books; whoever gets it frees its memory. Requires: the lock is held.
+[[nodiscard]] BlockMap::node_type take_out(BlockMap::iterator place) noexcept {
+  Block& block = place->second;
+  if (block.info.kind == MemoryKind::device) {
+    const int device = block.info.device.ordinal();
+    device_at(device).allocated.fetch_sub(block.bytes - block.claimed, std::memory_order_relaxed);
+    pending_of(device).remove(block);
   }
-  void* const block = std::aligned_alloc(alignment, rounded(bytes));
-  if (block == nullptr) {
-    if (used != nullptr) used->fetch_sub(bytes, std::memory_order_relaxed);
-    return status_of(errc::out_of_memory);
-  }
+  return blocks().by_address.extract(place);
+}
+
+[[nodiscard]] bool is_device_idle(int ordinal) {
+  HostDevice& device = device_at(ordinal);
+  const std::lock_guard lock{device.mutex};
+  const auto is_idle = [](const native::host_stream* stream) { return stream->lane->idle(); };
+  return std::all_of(device.streams.begin(), device.streams.end(), is_idle) &&
+         std::all_of(device.leaving.begin(), device.leaving.end(), is_idle);
+}
+
+/// Frees what could not be freed by a task, if its device is idle: then all is done that the free was to wait for.
+void free_without_task(int device) {
+  if (blocks().without_task.load(std::memory_order_relaxed) == 0 || !is_device_idle(device)) return;
   const std::lock_guard lock{blocks().mutex};
-  blocks().by_address.emplace(reinterpret_cast<std::uintptr_t>(block), Block{bytes, info, false});
-  pointer = block;
+  for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
+    const auto current = place++;
+    const Block& block = current->second;
+    if (!block.freeing || block.lane != nullptr || block.info.device.ordinal() != device) continue;
+    const Memory memory{reinterpret_cast<void*>(current->first)};
+    static_cast<void>(take_out(current));
+    blocks().without_task.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+[[nodiscard]] std::size_t unused_bytes(const HostDevice& device) noexcept {
+  const std::size_t total = memory_of_device();
+  return total - std::min(total, device.allocated.load(std::memory_order_relaxed));
+}
+
+[[nodiscard]] bool try_reserve(HostDevice& device, std::size_t bytes) noexcept {
+  const std::size_t total = memory_of_device();
+  std::size_t used = device.allocated.load(std::memory_order_relaxed);
+  while (used <= total && bytes <= total - used)
+    if (device.allocated.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) return true;
+  return false;
+}
+
+/// Calls `claim(block, bytes)` for the pending frees that make up for `missing` bytes: those of the own stream, then those of others, the
+/// oldest first. Returns how many bytes are still missing. Requires: the lock is held.
+template <class F>
+std::size_t for_each_claim(int device, const Lane* own, std::size_t missing, F claim) {
+  for (const bool of_own : {true, false})
+    for (Block *block = pending_of(device).oldest(), *next = nullptr; block != nullptr && missing > 0; block = next) {
+      next = block->newer;
+      if ((block->lane.get() == own) != of_own) continue;
+      const std::size_t part = std::min(missing, block->bytes - block->claimed);
+      missing -= part;
+      claim(*block, part);
+    }
+  return missing;
+}
+
+/// For an allocation in the order of a stream, which may count on memory whose free is enqueued: its own stream's frees come before its
+/// use anyway, and for other streams' frees the stream is made to wait. False if that is not enough.
+[[nodiscard]] bool reserve_in_order(int ordinal, Lane& lane, std::size_t bytes) {
+  HostDevice& device = device_at(ordinal);
+  if (try_reserve(device, bytes)) return true;
+  const std::lock_guard lock{blocks().mutex};
+  std::size_t missing = 0;
+  do {  // again where another thread takes unused memory meanwhile
+    missing = bytes - std::min(bytes, unused_bytes(device));
+    if (for_each_claim(ordinal, &lane, missing, [](Block&, std::size_t) {}) > 0) return false;
+  } while (!try_reserve(device, bytes - missing));
+  try {
+    for_each_claim(ordinal, &lane, missing, [&](Block& block, std::size_t) { lane.submit_wait(block.lane, block.number); });
+  } catch (const std::bad_alloc&) {
+    device.allocated.fetch_sub(bytes - missing, std::memory_order_relaxed);
+    throw;
+  }
+  for_each_claim(ordinal, &lane, missing, [&](Block& block, std::size_t part) {
+    block.claimed += part;
+    if (block.claimed == block.bytes) pending_of(ordinal).remove(block);
+  });
+  return true;
+}
+
+/// For an allocation that is used at once: holds the caller for pending frees, the oldest first. False if these are not enough.
+[[nodiscard]] bool reserve_now(int ordinal, std::size_t bytes) {
+  HostDevice& device = device_at(ordinal);
+  while (!try_reserve(device, bytes)) {
+    LanePtr lane;
+    std::uint64_t number = 0;
+    {
+      const std::shared_lock lock{blocks().mutex};
+      const std::size_t missing = bytes - std::min(bytes, unused_bytes(device));
+      const auto note_first = [&](const Block& block, std::size_t) {
+        if (lane != nullptr) return;
+        lane = block.lane;
+        number = block.number;
+      };
+      if (for_each_claim(ordinal, nullptr, missing, note_first) > 0) return false;
+    }
+    if (lane != nullptr) lane->wait_until(number, false);
+  }
+  return true;
+}
+
+/// `reserve` makes sure of the device's memory.
+template <class F>
+driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F reserve) {
+  const bool on_device = info.kind == MemoryKind::device;
+  if (bytes > SIZE_MAX - alignment || (on_device && bytes > memory_of_device())) return status_of(errc::out_of_memory);
+  if (on_device) free_without_task(info.device.ordinal());
+  Memory memory{std::aligned_alloc(alignment, rounded(bytes))};
+  if (memory == nullptr) return status_of(errc::out_of_memory);
+  BlockMap single;  // what can fail comes before `reserve`
+  single.emplace(reinterpret_cast<std::uintptr_t>(memory.get()), Block{bytes, info, false});
+  if (!reserve()) return status_of(errc::out_of_memory);
+  const std::lock_guard lock{blocks().mutex};
+  blocks().by_address.insert(single.extract(single.begin()));
+  pointer = memory.release();
+  return driver::ok;
+}
+driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
+  return allocate(pointer, bytes, info, [] { return true; });
+}
+
+/// Only the start of a block of that kind can be freed. Requires: the lock is held.
+[[nodiscard]] BlockMap::iterator find_to_free(void* pointer, MemoryKind kind) noexcept {
+  const auto none = blocks().by_address.end();
+  const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (place == none || place->second.registered || place->second.freeing) return none;
+  const MemoryKind found = place->second.info.kind;
+  return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? place : none;
+}
+
+driver::status release(void* pointer, MemoryKind kind) {
+  BlockMap::node_type block;
+  {
+    const std::lock_guard lock{blocks().mutex};
+    const auto place = find_to_free(pointer, kind);
+    if (place == blocks().by_address.end()) return invalid_argument;
+    block = take_out(place);
+  }
+  std::free(pointer);
   return driver::ok;
 }
 
-/// Only the start of a block of that kind can be freed.
-driver::status release(void* pointer, MemoryKind kind) {
+/// What a free's task does.
+void finish_free(void* pointer) noexcept {
+  BlockMap::node_type block;
   {
     const std::lock_guard lock{blocks().mutex};
-    const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-    if (place == blocks().by_address.end() || place->second.registered) return invalid_argument;
-    const MemoryKind found = place->second.info.kind;
-    if (found != kind && !(found == MemoryKind::managed && kind == MemoryKind::device)) return invalid_argument;
-    if (found == MemoryKind::device)
-      device_at(place->second.info.device.ordinal()).allocated.fetch_sub(place->second.bytes, std::memory_order_relaxed);
-    blocks().by_address.erase(place);
+    block = take_out(blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer)));
   }
   std::free(pointer);
+}
+
+/// Enqueues a free. Where there is no memory for that, the block waits for an idle device; it never fails for want of memory.
+driver::status release_in_order(void* pointer, native::host_stream& stream) {
+  stream.lane->wait_for_room();
+  std::optional<OrderedSubmission> in_order;
+  try {
+    in_order.emplace(stream);
+  } catch (const std::bad_alloc&) {  // it is freed without a task
+  }
+  const std::lock_guard lock{blocks().mutex};
+  const auto place = find_to_free(pointer, MemoryKind::device);
+  if (place == blocks().by_address.end()) return invalid_argument;
+  Block& block = place->second;
+  try {
+    if (in_order) {
+      block.number = stream.lane->submit([pointer] { finish_free(pointer); });
+      block.lane = stream.lane;
+    }
+  } catch (const std::bad_alloc&) {  // the same
+  }
+  block.freeing = true;
+  if (block.lane == nullptr)
+    blocks().without_task.fetch_add(1, std::memory_order_relaxed);
+  else if (block.info.kind == MemoryKind::device)
+    pending_of(block.info.device.ordinal()).add(block);
   return driver::ok;
 }
 
@@ -115,7 +310,10 @@ status host_device_pointer(void*& on_device, void* on_host) noexcept {
 }
 
 status malloc_device(void*& pointer, std::size_t bytes) noexcept {
-  return guarded([&] { return host::allocate(pointer, bytes, {MemoryKind::device, Device{host::current_device()}}); });
+  return guarded([&] {
+    const int device = host::current_device();
+    return host::allocate(pointer, bytes, {MemoryKind::device, Device{device}}, [&] { return host::reserve_now(device, bytes); });
+  });
 }
 status free_device(void* pointer) noexcept {
   if (const status s = device_synchronize(); s != ok) return s;
@@ -126,17 +324,18 @@ status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
   return guarded([&] { return host::allocate(pointer, bytes, {MemoryKind::managed, Device{host::current_device()}}); });
 }
 
-status malloc_async(void*& pointer, std::size_t bytes, native::stream stream) noexcept {
-  return guarded([&] { return host::allocate(pointer, bytes, {MemoryKind::device, Device{host::resolve(stream).device}}); });
-}
-status free_async(void* pointer, native::stream stream) noexcept {
+status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) noexcept {
   return guarded([&] {
-    host::submit_in_order(stream, [pointer] { static_cast<void>(host::release(pointer, MemoryKind::device)); });
-    return ok;
+    const native::host_stream& stream = host::resolve(handle);
+    return host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}},
+                          [&] { return host::reserve_in_order(stream.device, *stream.lane, bytes); });
   });
 }
+status free_async(void* pointer, native::stream stream) noexcept {
+  return guarded([&] { return host::release_in_order(pointer, host::resolve(stream)); });
+}
 
-status set_release_threshold(int, std::size_t) noexcept { return host::status_of(errc::not_supported); }
+status set_release_threshold(int, std::size_t) noexcept { return ok; }  // nothing is kept, which is within any threshold
 
 status allow_pool_access(int, int, bool) noexcept { return ok; }  // every device reaches all memory
 

@@ -51,9 +51,9 @@ template <class F>
 struct HostDevice {
   std::mutex mutex;  // guards the lists, and the order of submissions to the default stream and to blocking streams
   std::list<native::host_stream*> streams;
-  std::list<native::host_stream*> leaving;        // destroyed, but with work left: the default stream waits for that too
-  native::host_stream* default_stream = nullptr;  // made at first use, without the lock: host::resolve gives it
-  std::atomic<std::size_t> allocated{0};          // bytes of device memory in use
+  std::list<native::host_stream*> leaving;                    // destroyed, but with work left: the default stream waits for that too
+  std::atomic<native::host_stream*> default_stream{nullptr};  // made at first use, without the lock: host::resolve gives it
+  std::atomic<std::size_t> allocated{0};                      // bytes of device memory in use
 };
 
 /// How many devices are shown: RUNNEL_HOST_DEVICES, 16 at most; 1 if it is not set.

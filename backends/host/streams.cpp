@@ -28,11 +28,16 @@ constinit char per_thread_mark = 0;
 
 [[nodiscard]] native::stream per_thread_handle() noexcept { return reinterpret_cast<native::stream>(&per_thread_mark); }
 
+/// Not std::call_once: with ThreadSanitizer that hangs once making the stream has thrown.
 native::host_stream& default_of(int ordinal) {
-  HostDevice& device = device_at(ordinal);
-  static std::array<std::once_flag, 16> once;
-  std::call_once(once[static_cast<std::size_t>(ordinal)], [&] { device.default_stream = new native::host_stream{ordinal, 0, true, true}; });
-  return *device.default_stream;
+  std::atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
+  if (native::host_stream* const stream = place.load(std::memory_order_acquire)) [[likely]]
+    return *stream;
+  static constinit std::mutex making;
+  const std::lock_guard lock{making};
+  if (place.load(std::memory_order_relaxed) == nullptr)
+    place.store(new native::host_stream{ordinal, 0, true, true}, std::memory_order_release);
+  return *place.load(std::memory_order_relaxed);
 }
 
 /// The calling thread's default streams, by device.

@@ -137,7 +137,12 @@ Engine& engine() {
 }
 }  // namespace
 
-void start_engine() { engine().start_first_threads(); }
+void start_engine() {
+  static constinit std::atomic<bool> started{false};
+  if (started.load(std::memory_order_acquire)) return;
+  engine().start_first_threads();
+  started.store(true, std::memory_order_release);
+}
 void start(LanePtr lane) noexcept { engine().start(std::move(lane)); }
 
 // LaneList

@@ -182,6 +182,7 @@ std::uint64_t Lane::append(void (*run)(void*) noexcept, void (*move_in)(void* pa
       block->next = nullptr;
       (last_ == nullptr ? first_ : last_->next) = block;
       last_ = block;
+      if (submitted_.load(std::memory_order_relaxed) >= room_until_) may_be_full_.store(true, std::memory_order_relaxed);
     }
     Task& task = last_->tasks[place()];
     task.run = run;
@@ -286,7 +287,9 @@ void Lane::make_room() {
   constexpr std::uint64_t batch = 1024;
   const std::uint64_t all = submitted();
   if (all - completed() >= most_pending) wait_until(all - most_pending + batch, false);
-  room_until_.store(completed() + most_pending, std::memory_order_relaxed);
+  const std::lock_guard lock{lock_};
+  room_until_ = completed() + most_pending;
+  may_be_full_.store(submitted_.load(std::memory_order_relaxed) >= room_until_, std::memory_order_relaxed);
 }
 
 // Worker

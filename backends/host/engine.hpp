@@ -93,7 +93,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   /// Holds the calling thread while the lane is full.
   /// Requires: the caller holds no lock that a task or a user of another stream may need.
   void wait_for_room() {
-    if (submitted_.load(std::memory_order_relaxed) >= room_until_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (may_be_full_.load(std::memory_order_relaxed)) [[unlikely]]
       make_room();
   }
   /// Holds the calling thread until task `number` is done. `spin`: look a few microseconds before sleeping.
@@ -130,12 +130,13 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   const int priority_;
 
-  detail::SpinLock lock_;  // guards the end of the queue and busy_
-  bool busy_ = false;      // some worker runs it, or it waits for one, or for another lane
+  detail::SpinLock lock_;                    // guards the end of the queue, busy_ and room_until_
+  std::atomic<bool> may_be_full_{false};     // beside the lock, which whoever enqueues takes next: the check costs nothing there
+  std::uint64_t room_until_ = most_pending;  // the number from which completed_ must be looked at
+  bool busy_ = false;                        // some worker runs it, or it waits for one, or for another lane
   TaskBlock* last_ = nullptr;
   TaskBlock* spare_ = nullptr;                           // one block is kept for the next that is needed
   alignas(64) std::atomic<std::uint64_t> submitted_{0};  // apart from the lock: whoever runs the lane reads it all the time
-  std::atomic<std::uint64_t> room_until_{most_pending};  // so that a call that enqueues need not read completed_ each time
 
   alignas(64) TaskBlock* first_ = nullptr;     // touched only by whoever runs the lane, once it is there
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_

@@ -3,6 +3,8 @@
 /// each time; here whole batches change hands.
 #pragma once
 
+#include "thread_end.hpp"
+
 #include <runnel/config.hpp>
 
 #include <atomic>
@@ -18,6 +20,7 @@ class BatchCache {
   /// Null where the calling thread finds none.
   [[nodiscard]] static Node* take() noexcept {
     if (own_.nodes == nullptr) {
+      if (own_.phase != Phase::used && !begin()) return take_one();
       // All batches are taken at once: none can come back between reading the top of the stack and taking it.
       if (own_.batches == nullptr) own_.batches = common_.exchange(nullptr, std::memory_order_acquire);
       if (own_.batches == nullptr) return nullptr;
@@ -26,6 +29,10 @@ class BatchCache {
     return std::exchange(own_.nodes, own_.nodes->next);
   }
   static void give(Node* node) noexcept {
+    if (own_.phase != Phase::used && !begin()) [[unlikely]] {
+      node->next = nullptr;
+      return share(node);
+    }
     node->next = own_.given;
     own_.given = node;
     if (++own_.given_count < batch) return;
@@ -42,20 +49,47 @@ class BatchCache {
  private:
   static constexpr int batch = 32;
 
-  /// The calling thread's: what it takes from, and what it was given back, a batch at most.
+  enum class Phase : unsigned char { unused, used, ended };
+
+  /// The calling thread's: what it takes from, and what it was given back, a batch at most. It has no destructor, so that it may be looked
+  /// at until the thread is gone.
   struct Own {
     Node* nodes = nullptr;
     Node* batches = nullptr;  // more of them
     Node* given = nullptr;
     int given_count = 0;
-
-    ~Own() {
-      if (nodes != nullptr) share(std::exchange(nodes, nullptr));
-      while (batches != nullptr) share(std::exchange(batches, batches->next_batch));
-      if (given != nullptr) share(std::exchange(given, nullptr));
-      given_count = 0;
-    }
+    Phase phase = Phase::unused;
   };
+
+  /// False once the thread keeps nothing any more, because nothing would share that again.
+  [[nodiscard]] static bool begin() noexcept {
+    if (own_.phase == Phase::ended) return false;
+    own_.phase = Phase::used;
+    at_thread_end(end, nullptr);
+    return true;
+  }
+  /// For a thread that may keep nothing: all batches are taken, and all but one node go back at once.
+  [[nodiscard]] static Node* take_one() noexcept {
+    Node* const taken = common_.exchange(nullptr, std::memory_order_acquire);
+    if (taken == nullptr) return nullptr;
+    Node* rest = taken->next_batch;
+    if (taken->next != nullptr) {
+      taken->next->next_batch = rest;
+      rest = taken->next;
+    }
+    Node* none = nullptr;
+    if (!common_.compare_exchange_strong(none, rest, std::memory_order_release, std::memory_order_relaxed))
+      while (rest != nullptr) share(std::exchange(rest, rest->next_batch));
+    return taken;
+  }
+  static void end(void*) noexcept {
+    own_.phase = Phase::ended;
+    if (own_.nodes != nullptr) share(std::exchange(own_.nodes, nullptr));
+    while (own_.batches != nullptr) share(std::exchange(own_.batches, own_.batches->next_batch));
+    if (own_.given != nullptr) share(std::exchange(own_.given, nullptr));
+    own_.given_count = 0;
+  }
+
   static constinit inline std::atomic<Node*> common_{nullptr};
   static constinit inline thread_local Own own_;
 };

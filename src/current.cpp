@@ -7,9 +7,10 @@
 #include "process.hpp"
 #include "scoped_device.hpp"
 #include "stream_slots.hpp"
+#include "thread_end.hpp"
 
 #include <array>
-#include <memory>
+#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -22,27 +23,44 @@ namespace {
 thread_local constinit int noted_device = -1;  // the device whose stream `current` is; -1: not asked yet
 
 /// The streams set for the devices that are not current on this thread; made when a second device comes into play.
-std::array<CurrentStream, max_devices>& others() {
-  thread_local const auto table = std::make_unique<std::array<CurrentStream, max_devices>>();
-  return *table;
+using Others = std::array<CurrentStream, max_devices>;
+// Not a thread_local object, which a user's thread_local guard could outlive: such a guard makes a new table while the thread ends.
+thread_local constinit Others* others = nullptr;
+
+void delete_others(void*) { delete std::exchange(others, nullptr); }
+
+/// Makes the table where a second device may come into play, so that nothing on the way out of a scope has to. @throws std::bad_alloc
+void reserve_others() {
+  if (others != nullptr || single_device()) return;
+  others = new Others{};
+  at_thread_end(delete_others, nullptr);
 }
 
-void note_device(int device) {
+CurrentStream stream_set_on(int device) noexcept {
+  if (device == noted_device) return current;
+  return others != nullptr ? (*others)[static_cast<std::size_t>(device)] : CurrentStream{};
+}
+
+/// Where there is no memory for a table, the device falls back to its default stream.
+void set_stream_on(int device, CurrentStream stream) noexcept try {
+  if (device == noted_device) {
+    current = stream;
+    return;
+  }
+  if (stream.slot != nullptr) reserve_others();
+  if (others != nullptr) (*others)[static_cast<std::size_t>(device)] = stream;
+} catch (const std::bad_alloc&) {
+}
+
+void note_device(int device) noexcept {
   if (device == noted_device) return;
   if (noted_device >= 0) {
-    others()[static_cast<std::size_t>(noted_device)] = current;
-    current = others()[static_cast<std::size_t>(device)];
+    const CurrentStream next = stream_set_on(device);
+    const CurrentStream left = std::exchange(current, next);
+    const int left_device = std::exchange(noted_device, device);
+    set_stream_on(left_device, left);
   }
   noted_device = device;
-}
-
-CurrentStream stream_set_on(int device) { return device == noted_device ? current : others()[static_cast<std::size_t>(device)]; }
-
-void set_stream_on(int device, CurrentStream stream) {
-  if (device == noted_device)
-    current = stream;
-  else
-    others()[static_cast<std::size_t>(device)] = stream;
 }
 
 StreamRef live_or_default(CurrentStream set, int device) {
@@ -55,7 +73,9 @@ CurrentStream parts(StreamRef stream) { return {Access::slot(stream), stream.id(
 
 int read_current_device(const char* operation) {
   if (noted_device >= 0 && (single_device() || in_host_function)) return noted_device;
+  refuse_in_child(operation);
   require_device(0, operation);
+  reserve_others();
   int device = 0;
   if (!in_host_function) check(driver::get_device(device), operation);
   note_device(device);
@@ -74,8 +94,14 @@ void change_current_device(int device, const char* operation) {
 }
 
 void restore_current_device(int device) noexcept {
+  if (is_forked_child()) return;  // the thread stays without a current device
   if (!in_host_function && !single_device() && release_mode() == Release::now) set_device_back(device);
   note_device(device);
+}
+
+void forget_current_device() noexcept {
+  noted_device = -1;
+  current = {};
 }
 
 StreamRef resolve_current_stream() {
@@ -122,6 +148,8 @@ void StreamGuard::enter(StreamRef stream) {
 }
 
 void StreamGuard::leave() noexcept {
+  if (detail::is_forked_child()) [[unlikely]]
+    return;  // what it restored would make current_stream() work again
   if (detail::single_device()) [[likely]] {
     detail::current = found_stream_;
     return;
@@ -131,9 +159,11 @@ void StreamGuard::leave() noexcept {
 }
 
 void StreamGuard::reset(StreamRef stream) {
+  constexpr const char* operation = "guard a stream";
+  detail::refuse_in_child(operation);
   const int device = stream.device().ordinal();
   // What can fail comes first, while this guard still holds.
-  if (!detail::single_device()) detail::change_current_device(device, "guard a stream");
+  if (!detail::single_device()) detail::change_current_device(device, operation);
   detail::set_stream_on(guarded_device_, found_stream_);
   found_stream_ = detail::stream_set_on(device);
   guarded_device_ = device;
@@ -141,6 +171,7 @@ void StreamGuard::reset(StreamRef stream) {
 }
 
 StreamRef StreamGuard::original_stream() const {
+  detail::refuse_in_child("ask what a guard restores");
   const int device = found_device_.ordinal();
   return detail::live_or_default(device == guarded_device_ ? found_stream_ : detail::stream_set_on(device), device);
 }
@@ -159,6 +190,7 @@ StreamContext::Guard::Guard(const StreamContext& context) : found_device_{detail
 }
 
 StreamContext::Guard::~Guard() {
+  if (detail::is_forked_child()) return;
   for (int device = 0; device < static_cast<int>(found_.size()); ++device)
     detail::set_stream_on(device, found_[static_cast<std::size_t>(device)]);
   detail::restore_current_device(found_device_);

@@ -11,7 +11,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] int read_current_device(const char* operation);
 /// For the runtime and for `current_stream()`. The device exists.
 void change_current_device(int device, const char* operation);
-/// The same on the way out of a scope, where nobody can be told of a failure.
+/// The same on the way out of a scope, where no failure can be reported.
 void restore_current_device(int device) noexcept;
+/// In a forked child: the thread has neither a current device nor a current stream, and the next read refuses.
+void forget_current_device() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

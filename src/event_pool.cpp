@@ -49,6 +49,7 @@ native::event take_event(int device, driver::EventKind kind, const char* operati
 }
 
 void return_event(native::event event, int device, driver::EventKind kind) noexcept {
+  if (is_forked_child()) return;
   if (is_pooled(kind)) {
     Shelf& shelf = pool().shelves[device][kind.timed];
     const std::lock_guard lock{shelf.mutex};

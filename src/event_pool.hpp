@@ -12,7 +12,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// From the pool of that device, or new. @throws what the runtime says
 [[nodiscard]] native::event take_event(int device, driver::EventKind kind, const char* operation);
-/// Back to the pool; kinds that are not pooled are destroyed.
+/// Back to the pool; kinds that are not pooled are destroyed. In a forked child it does nothing.
 void return_event(native::event event, int device, driver::EventKind kind) noexcept;
 [[nodiscard]] std::size_t pooled_events() noexcept;
 

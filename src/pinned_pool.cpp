@@ -202,12 +202,14 @@ void record_use(const void* pointer, StreamRef stream) {
   detail::throw_error(errc::invalid_argument, operation, "the pointer is in no block in use of the pinned pool");
 }
 
-PinnedStatistics pinned_statistics() noexcept {
+PinnedStatistics pinned_statistics() {
+  detail::refuse_in_child("ask for the use of pinned memory");
   const std::lock_guard lock{detail::pinned_shelves().lock};
   return detail::pinned_shelves().statistics;
 }
 
 void set_pinned_limit(std::size_t bytes) {
+  detail::refuse_in_child("limit pinned memory");
   bool over = false;
   {
     const std::lock_guard lock{detail::pinned_shelves().lock};
@@ -217,7 +219,8 @@ void set_pinned_limit(std::size_t bytes) {
   if (over) trim_pinned();
 }
 
-std::size_t pinned_limit() noexcept {
+std::size_t pinned_limit() {
+  detail::refuse_in_child("ask for the limit of pinned memory");
   const std::lock_guard lock{detail::pinned_shelves().lock};
   return detail::pinned_shelves().limit;
 }

@@ -2,6 +2,7 @@
 #include "process.hpp"
 
 #include "check.hpp"
+#include "current_device.hpp"
 #include "device_memory.hpp"
 #include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
@@ -15,21 +16,23 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-constinit std::atomic<bool> attention{true};
+constinit std::atomic<unsigned> attention{attention_phase};
 thread_local constinit bool in_host_function = false;
 
 namespace {
 
-enum class Phase : unsigned char { unused, live, forked, exiting };
+enum class Phase : unsigned char { unused, starting, live, forked, exiting };
 constinit std::atomic<Phase> phase{Phase::unused};
+constinit std::atomic<pid_t> starting_process{0};
 constinit std::atomic<pid_t> exiting_thread{0};
 
-// Never destroyed: a static destructor elsewhere may still come by.
+// Never destroyed: a static destructor elsewhere may still postpone something.
 struct Backlog {
   std::mutex mutex;
   std::vector<Postponed> items;
@@ -41,7 +44,11 @@ Backlog& backlog() {
 
 void set_phase(Phase next) noexcept {
   phase.store(next, std::memory_order_release);
-  attention.store(next != Phase::live, std::memory_order_release);
+  // The backlog's bit stays as it is: another thread may be setting it.
+  if (next == Phase::live)
+    attention.fetch_and(~attention_phase, std::memory_order_release);
+  else
+    attention.fetch_or(next == Phase::forked ? attention_phase | attention_forked : attention_phase, std::memory_order_release);
 }
 
 void begin_exit() noexcept {
@@ -49,15 +56,27 @@ void begin_exit() noexcept {
   if (phase.load(std::memory_order_relaxed) == Phase::live) set_phase(Phase::exiting);
 }
 
-void start() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    pthread_atfork(nullptr, nullptr, [] {
-      if (phase.load(std::memory_order_relaxed) != Phase::unused) set_phase(Phase::forked);
-    });
+void become_forked_child() noexcept {
+  if (phase.load(std::memory_order_relaxed) == Phase::unused) return;
+  set_phase(Phase::forked);
+  forget_current_device();  // so that reading the current stream takes the slow path, which refuses
+}
+
+/// The first thread starts, others wait for it. There is no std::call_once here: a child that was forked meanwhile would wait for ever.
+void start(const char* operation) {
+  Phase found = phase.load(std::memory_order_acquire);
+  // The process is named before the phase says `starting`: a child that inherits that phase must see that its starter is not there.
+  if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
+  if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
+    pthread_atfork(nullptr, nullptr, become_forked_child);
     std::atexit(begin_exit);
     set_phase(Phase::live);
-  });
+  }
+  while (phase.load(std::memory_order_acquire) == Phase::starting) {
+    if (starting_process.load(std::memory_order_relaxed) != getpid()) become_forked_child();
+    std::this_thread::yield();
+  }
+  refuse_in_child(operation);
   watch_thread_exit();
 }
 
@@ -66,26 +85,31 @@ void drain_backlog() noexcept {
   {
     const std::lock_guard lock{backlog().mutex};
     items.swap(backlog().items);
-    attention.store(phase.load(std::memory_order_relaxed) != Phase::live, std::memory_order_release);
+    attention.fetch_and(~attention_backlog, std::memory_order_release);
   }
   for (const Postponed& item : items) release_native(item);
 }
 
 }  // namespace
 
+void throw_forked(const char* operation) {
+  throw_error(errc::forked, operation, "this process was forked from one that had used the runtime; use exec, or fork before first use");
+}
+
 void look_before(const char* operation) {
+  refuse_in_child(operation);
   if (in_host_function)
     throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
   switch (phase.load(std::memory_order_acquire)) {
     case Phase::unused:
-      start();
+    case Phase::starting:
+      start(operation);
       break;
     case Phase::live:
       drain_backlog();
       break;
     case Phase::forked:
-      throw_error(errc::forked, operation,
-                  "this process was forked from one that had used the runtime; use exec, or fork before first use");
+      throw_forked(operation);
     case Phase::exiting:
       // Another thread may still be at work while one exits; failing under its feet would turn an orderly exit into an abort.
       if (exiting_thread.load(std::memory_order_relaxed) == gettid()) throw_error(errc::not_permitted, operation, "the process is exiting");
@@ -96,7 +120,7 @@ Release release_mode() noexcept {
   switch (phase.load(std::memory_order_acquire)) {
     case Phase::live:
       if (in_host_function) return Release::later;
-      if (attention.load(std::memory_order_relaxed)) drain_backlog();
+      if (attention.load(std::memory_order_relaxed) != 0) drain_backlog();
       return Release::now;
     default:
       return Release::never;
@@ -110,7 +134,7 @@ void postpone(Postponed item) noexcept {
   } catch (const std::bad_alloc&) {
     return;  // leaked: there is neither memory to remember it nor leave to destroy it here
   }
-  attention.store(true, std::memory_order_release);
+  attention.fetch_or(attention_backlog, std::memory_order_release);
 }
 
 void release_native(const Postponed& item) noexcept {

@@ -9,8 +9,11 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// True when the next operation must look before it goes on: first use, a forked child, exit, or something left to destroy.
-extern constinit std::atomic<bool> attention;
+/// What the next operation must look at before it goes on; 0: nothing.
+inline constexpr unsigned attention_phase = 1;    // first use, a forked child, or exit
+inline constexpr unsigned attention_backlog = 2;  // something was left to destroy
+inline constexpr unsigned attention_forked = 4;   // this is a forked child; set together with the phase's bit
+extern constinit std::atomic<unsigned> attention;
 /// True on a thread that is inside a host function.
 extern thread_local constinit bool in_host_function;
 
@@ -18,8 +21,18 @@ void look_before(const char* operation);
 
 /// Every operation that reaches the runtime begins with this. @throws where the runtime must not be called now
 inline void enter(const char* operation) {
-  if (attention.load(std::memory_order_relaxed) || in_host_function) [[unlikely]]
+  if (attention.load(std::memory_order_relaxed) != 0 || in_host_function) [[unlikely]]
     look_before(operation);
+}
+
+/// Whether this is a forked child of a process that had used the runtime. No lock of the library may be taken there: a thread that does
+/// not exist in the child may hold it. Destructors look at this; other functions call enter() or refuse_in_child() before any lock.
+[[nodiscard]] inline bool is_forked_child() noexcept { return (attention.load(std::memory_order_relaxed) & attention_forked) != 0; }
+[[noreturn]] void throw_forked(const char* operation);
+/// For functions that take a lock but do not reach the runtime. @throws errc::forked
+inline void refuse_in_child(const char* operation) {
+  if (is_forked_child()) [[unlikely]]
+    throw_forked(operation);
 }
 
 /// What a destructor does about the runtime.
@@ -39,7 +52,7 @@ void release_native(const Postponed& item) noexcept;
 /// Now, later or never, as the moment allows.
 void release(const Postponed& item) noexcept;
 
-/// Sees the main thread's end coming: called where objects are made, so that none is destroyed after statics begin to die.
+/// Detects the end of the main thread: called where objects are made, so that none is destroyed after statics begin to die.
 void watch_thread_exit();
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

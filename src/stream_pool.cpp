@@ -2,6 +2,7 @@
 #include <runnel/stream_pool.hpp>
 
 #include "check.hpp"
+#include "process.hpp"
 #include "spin_lock.hpp"
 #include "stream_slots.hpp"
 
@@ -70,6 +71,7 @@ StreamRef add_stream(StreamPoolState& pool, bool lease) {
 }  // namespace
 
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
+  if (is_forked_child()) return;  // the pool is left as it is: another thread may have held its lock
   pool->lock.lock();
   pool->ring[wrapped(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
   const bool last = --pool->references == 0;
@@ -78,6 +80,7 @@ void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
 }
 
 void drop_stream_pool(StreamPoolState* pool) noexcept {
+  if (is_forked_child()) return;
   pool->lock.lock();
   const bool last = --pool->references == 0;
   pool->lock.unlock();
@@ -96,6 +99,7 @@ StreamPool::StreamPool(Device device, StreamPoolOptions options) {
 }
 
 StreamLease StreamPool::acquire() {
+  detail::refuse_in_child(detail::acquire_operation);
   detail::StreamPoolState& pool = state();
   StreamRef stream = [&] {
     {
@@ -115,14 +119,17 @@ StreamLease StreamPool::acquire() {
 
 Device StreamPool::device() const { return state().device; }
 std::size_t StreamPool::size() const {
+  detail::refuse_in_child("ask for a stream pool's size");
   const std::lock_guard lock{state().lock};
   return state().streams.size();
 }
 std::size_t StreamPool::leased() const {
+  detail::refuse_in_child("ask for a stream pool's leases");
   const std::lock_guard lock{state().lock};
   return state().streams.size() - state().waiting;
 }
 std::size_t StreamPool::growth() const {
+  detail::refuse_in_child("ask for a stream pool's growth");
   const std::lock_guard lock{state().lock};
   return state().growth;
 }

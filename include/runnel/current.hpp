@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The current stream: per thread and per device, the device's default stream until set.
+/// The current stream: per thread and per device, the device's default stream until set. In a forked child reading and setting it throw
+/// errc::forked.
 #pragma once
 
 #include <runnel/device.hpp>

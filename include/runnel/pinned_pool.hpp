@@ -24,14 +24,14 @@ struct PinnedStatistics {
   std::size_t hits;           ///< allocations served from the cache
   std::size_t misses;         ///< allocations that asked the runtime
 };
-/// Counts at this moment; makes no runtime call.
-[[nodiscard]] PinnedStatistics pinned_statistics() noexcept;
+/// Counts at this moment; makes no runtime call. @throws errc::forked in a forked child, as all functions of the pool do
+[[nodiscard]] PinnedStatistics pinned_statistics();
 
 /// The pool never holds more bytes than this, used and cached together; no limit at first. Cached blocks are given back to make room;
 /// what does not fit then is `errc::out_of_memory`. Blocks in use beyond a new limit stay.
 void set_pinned_limit(std::size_t bytes);
 /// What set_pinned_limit() was given last; the maximum of size_t at first.
-[[nodiscard]] std::size_t pinned_limit() noexcept;
+[[nodiscard]] std::size_t pinned_limit();
 
 /// Gives every cached block that no stream is using any more back to the runtime. May wait for devices, as the runtimes' own frees do.
 void trim_pinned();

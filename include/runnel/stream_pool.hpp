@@ -54,7 +54,8 @@ class StreamLease : public StreamRef {
   detail::StreamSlot* leased_;  // apart from the view, so that assigning to the base never changes what goes back
 };
 
-/// Any number of threads may lease at once. Leases may outlive the pool: its streams are destroyed with the last of both.
+/// Any number of threads may lease at once. Leases may outlive the pool: its streams are destroyed with the last of both. In a forked child
+/// every member throws errc::forked.
 class StreamPool {
  public:
   /// @throws errc::invalid_argument for a size of 0 or one above `options.max`

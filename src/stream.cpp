@@ -31,24 +31,17 @@ namespace {
   return true;
 }
 
-/// Takes a slot at once, so that nothing can fail once the native stream is there; gives it back unless it was kept.
+/// Takes a slot at once, so that nothing can fail once the native stream is there; gives it back unless it was used.
 class SlotReservation {
  public:
   SlotReservation() : slot_{take_slot()} {}
   SlotReservation(const SlotReservation&) = delete;
   SlotReservation& operator=(const SlotReservation&) = delete;
   ~SlotReservation() {
-    if (slot_ != nullptr) free_slot(slot_);
+    if (slot_ != nullptr) give_back_slot(slot_);
   }
-  [[nodiscard]] Slot* keep(native::stream handle, int device, bool owned, bool blocking) noexcept {
-    slot_->handle = handle;
-    slot_->device = device;
-    slot_->owned = owned;
-    slot_->blocking = blocking;
-    publish_slot(slot_);
-    count_up(counters.streams);
-    return std::exchange(slot_, nullptr);
-  }
+  [[nodiscard]] Slot* get() const noexcept { return slot_; }
+  Slot* use() noexcept { return std::exchange(slot_, nullptr); }
 
  private:
   Slot* slot_;
@@ -63,7 +56,8 @@ Slot* create_stream(Device device, const StreamOptions& options) {
   const ScopedDevice on{device.ordinal(), operation};
   native::stream handle{};
   check(driver::stream_create(handle, options.blocking, range.clamp(options.priority.value)), operation);
-  Slot* const slot = reservation.keep(handle, device.ordinal(), true, options.blocking);
+  Slot* const slot = reservation.use();
+  publish_created(slot, {handle, device.ordinal(), options.blocking});
   if (options.name != nullptr) {
     std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
     driver::name_stream(handle, slot->name);
@@ -71,9 +65,11 @@ Slot* create_stream(Device device, const StreamOptions& options) {
   return slot;
 }
 
-Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership ownership) {
-  constexpr const char* operation = "wrap a native stream";
-  enter(operation);
+constexpr const char* wrapping = "wrap a native stream";
+
+/// What the runtime says of a handle. @throws errc::invalid_argument for one that cannot be wrapped
+NativeStream native_stream_of(native::stream handle, std::optional<Device> device) {
+  constexpr const char* operation = wrapping;
   if (handle == nullptr)
     throw_error(errc::invalid_argument, operation, "the handle is null; for the default stream say device.default_stream()");
   if (handle == driver::per_thread_default_stream())
@@ -88,15 +84,38 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership
     throw_error(errc::invalid_argument, operation, "the stream belongs to another device");
   bool blocking = false;
   check(driver::stream_is_blocking(handle, blocking), operation);
-  SlotReservation reservation;
-  return reservation.keep(handle, told == driver::ok ? actual : device->ordinal(), ownership == Ownership::take, blocking);
+  return {handle, told == driver::ok ? actual : device->ordinal(), blocking};
+}
+
+Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership ownership) {
+  enter(wrapping);
+  const NativeStream stream = native_stream_of(handle, device);
+  const bool take = ownership == Ownership::take;
+  if (take) watch_thread_exit();
+  Slot* slot = nullptr;
+  Wrapped answer = wrap_handle(slot, stream, take);
+  if (answer == Wrapped::needs_slot) {
+    SlotReservation reservation;
+    slot = reservation.get();
+    answer = wrap_handle(slot, stream, take);  // which another thread may have wrapped meanwhile
+    if (answer == Wrapped::published) reservation.use();
+  }
+  if (answer == Wrapped::has_owner)
+    throw_error(errc::invalid_argument, wrapping, "a Stream owns the handle already: borrow it, or release() it there first");
+  return slot;
 }
 
 }  // namespace
 
-void retire_stream(StreamSlot* base) noexcept {
+void drop_stream(SlotReference reference) noexcept {
   count_down(counters.streams);
-  retire_slot(static_cast<Slot*>(base));
+  Slot& slot = static_cast<Slot&>(*reference.slot());
+  if (release_mode() == Release::never) {  // no lock: this may be a forked child
+    const bool is_last = slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
+    if (reference.is_owner() || is_last) slot.id.store(0, std::memory_order_release);
+  } else if (drop_reference(slot, reference.is_owner())) {
+    retire_slot(&slot);
+  }
 }
 
 std::string describe(const StreamSlot* slot, std::uint64_t id) {
@@ -113,28 +132,35 @@ std::string describe(const StreamSlot* slot, std::uint64_t id) {
 
 }  // namespace detail
 
-Stream::Stream(detail::StreamSlot* slot) noexcept : StreamRef{slot, slot->id.load(std::memory_order_relaxed)}, owned_{slot} {}
-Stream::Stream(Device device, StreamOptions options) : Stream{detail::create_stream(device, options)} {}
+Stream::Stream(detail::SlotReference reference) noexcept
+    : StreamRef{reference.slot(), reference.slot()->id.load(std::memory_order_relaxed)}, held_{reference} {
+  detail::count_up(detail::counters.streams);
+}
+Stream::Stream(Device device, StreamOptions options) : Stream{detail::SlotReference{detail::create_stream(device, options), true}} {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   Stream taken{std::move(other)};
   std::swap(slot_, taken.slot_);
   std::swap(id_, taken.id_);
-  std::swap(owned_, taken.owned_);
+  std::swap(held_, taken.held_);
   return *this;
 }
 
 Stream Stream::from_native(native::stream handle, Device device, Ownership ownership) {
-  return Stream{detail::wrap_stream(handle, device, ownership)};
+  return Stream{detail::SlotReference{detail::wrap_stream(handle, device, ownership), ownership == Ownership::take}};
 }
 Stream Stream::from_native(native::stream handle, Ownership ownership) {
-  return Stream{detail::wrap_stream(handle, std::nullopt, ownership)};
+  return Stream{detail::SlotReference{detail::wrap_stream(handle, std::nullopt, ownership), ownership == Ownership::take}};
 }
 
 native::stream Stream::release() {
-  const native::stream handle = native();
-  static_cast<detail::Slot*>(owned_)->owned = false;
-  detail::retire_stream(std::exchange(owned_, nullptr));
+  detail::refuse_in_child("release a stream");
+  // The slot has no other stream while this object refers to it, so its id is 0 or this stream's.
+  if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0) detail::throw_dead_stream(id_);
+  const detail::SlotReference held = std::exchange(held_, {});
+  const native::stream handle = held.slot()->handle;
+  if (held.is_owner()) detail::disown(static_cast<detail::Slot&>(*held.slot()));
+  detail::drop_stream({held.slot(), false});
   forget();
   return handle;
 }

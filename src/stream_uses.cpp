@@ -207,9 +207,9 @@ Remainder::State poll_remainder(StreamUse use) noexcept {
 
 void retire_slot(Slot* slot) noexcept {
   const Release mode = release_mode();
-  if (mode == Release::never) return free_slot(slot);
+  if (mode == Release::never) return slot->id.store(0, std::memory_order_release);  // no lock: this may be a forked child
   const std::uint64_t id = begin_retiring(*slot);
-  // Of a stream that belongs to somebody else, the handle may be gone when the others' turn comes.
+  // A stream of other code may be destroyed before the postponed part is done.
   if (mode == Release::later && !slot->owned) close(id, {Remainder::State::lost, {}}, slot->device);
   if (mode == Release::now)
     finish_retiring(*slot, id);
@@ -225,7 +225,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
   const int device = slot.device;
-  free_slot(&slot);
+  finish_slot(slot);
   if (!owned) return;
   if (const driver::status s = driver::stream_destroy(handle); s != driver::ok) {
     driver::forget_error(s);

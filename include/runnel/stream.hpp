@@ -163,29 +163,33 @@ class Stream : public StreamRef {
   /// On `device`, which does not become current.
   explicit Stream(Device device, StreamOptions options = {});
   ///@{ The other is moved-from afterwards: using it throws.
-  Stream(Stream&& other) noexcept : StreamRef{other}, owned_{std::exchange(other.owned_, nullptr)} { other.forget(); }
+  Stream(Stream&& other) noexcept : StreamRef{other}, held_{std::exchange(other.held_, {})} { other.forget(); }
   Stream& operator=(Stream&& other) noexcept;
   ///@}
   ~Stream() {
-    if (owned_) detail::retire_stream(owned_);
+    if (held_) detail::drop_stream(held_);
   }
 
-  /// Wraps a handle made elsewhere; `take` destroys it in the end. @throws errc::invalid_argument for null or another device's.
+  /// Wraps a handle; `take` destroys it in the end. All Stream objects of one handle are one stream: they are equal, have one `id()`, and
+  /// an exception of a host function goes to the first `synchronize()` through any of them, also of one that is wrapped later. When the
+  /// object that owns the handle is destroyed, the others throw errc::invalid_handle.
+  /// @throws errc::invalid_argument for null, another device's handle, and `take` of a handle that a Stream owns already
   [[nodiscard]] static Stream from_native(native::stream handle, Device device, Ownership ownership);
   /// The same; the runtime is asked for the device. @throws errc::not_supported where it cannot tell.
   [[nodiscard]] static Stream from_native(native::stream handle, Ownership ownership);
   static Stream from_native(std::nullptr_t, Device, Ownership) = delete;
-  /// Gives the handle to the caller, who destroys it; this object is then moved-from.
+  /// Gives the handle to the caller, who destroys it; this object is then moved-from. Views of the stream end, unless another Stream
+  /// object wraps the handle: such an object stays valid, and borrows the handle from now on.
   [[nodiscard]] native::stream release();
 
  private:
-  explicit Stream(detail::StreamSlot* slot) noexcept;
+  explicit Stream(detail::SlotReference reference) noexcept;
   void forget() noexcept {
     slot_ = nullptr;
     id_ = 0;
   }
 
-  detail::StreamSlot* owned_;  // apart from the view, so that assigning to the base never changes what is destroyed
+  detail::SlotReference held_;  // apart from the view, so that assigning to the base never changes what is destroyed
 };
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases 190 to 196: handles made elsewhere.
+#include <stdexcept>
+
 #include "support.hpp"
 
 namespace {
@@ -87,6 +89,260 @@ TEST_F(ExternalTwo, C193_AnotherDevicesHandleIsRefused) {
   Stream owner{second};
   const auto code = code_of([&] { return Stream::from_native(owner.native(), first, Ownership::borrow); });
   EXPECT_EQ(code, errc::invalid_argument);
+}
+
+/// A native stream that no Stream owns, as another library would make it. Destroyed in the end.
+class ForeignStream {
+ public:
+  ForeignStream() : handle_{Stream{}.release()} {}
+  ForeignStream(const ForeignStream&) = delete;
+  ForeignStream& operator=(const ForeignStream&) = delete;
+  ~ForeignStream() {
+    if (handle_ != nullptr) static_cast<void>(wrap(Ownership::take));
+  }
+  [[nodiscard]] Stream wrap(Ownership ownership = Ownership::borrow) const {
+    return Stream::from_native(handle_, Device::current(), ownership);
+  }
+  [[nodiscard]] native::stream give_up() { return std::exchange(handle_, {}); }
+
+ private:
+  native::stream handle_;
+};
+
+void launch_failure(StreamRef stream, const char* text) {
+  stream.launch_host_func([text] { throw std::runtime_error{text}; });
+}
+
+/// The text of the exception that a host function of the stream left; "" if none did.
+std::string failure_of(StreamRef stream) {
+  try {
+    stream.synchronize();
+    return "";
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+TEST_F(External, WrappersOfOneHandleAreTheSameStream) {
+  const auto before = live_objects().streams;
+  Stream owner{StreamOptions{.name = "owner"}};
+  const Stream one = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  const Stream two = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  EXPECT_EQ(live_objects().streams, before + 3);
+  for (const Stream* wrapper : {&one, &two}) {
+    EXPECT_EQ(*wrapper, owner);
+    EXPECT_EQ(wrapper->id(), owner.id());
+    EXPECT_EQ(std::hash<Stream>{}(*wrapper), std::hash<Stream>{}(owner));
+    EXPECT_STREQ(wrapper->name(), "owner");
+  }
+  const StreamGuard with{one};
+  EXPECT_EQ(current_stream(), owner);
+  EXPECT_NE(Stream{}, owner);
+}
+
+TEST_F(External, WrappersOfAForeignHandleAreTheSameStreamOnAllThreads) {
+  const ForeignStream foreign;
+  const Stream kept = foreign.wrap();
+  std::atomic<int> equal{0};
+  on_threads(4, [&](int) {
+    for (int i = 0; i < 200; ++i) equal += foreign.wrap() == kept;
+  });
+  EXPECT_EQ(equal, 800);
+  EXPECT_TRUE(kept.valid());
+}
+
+TEST_F(External, AWaitForOnesOwnWrapperIsANoOp) {
+  Stream owner;
+  const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  Gate gate;
+  gate.close_on(owner);
+  owner.wait_stream(wrapper);
+  wrapper.wait_stream(owner);
+  EXPECT_FALSE(wrapper.query());
+}
+
+TEST_F(External, AnExceptionReachesTheFirstWaitThroughAnyWrapper) {
+  Stream owner;
+  const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  launch_failure(wrapper, "through the wrapper");
+  EXPECT_EQ(failure_of(owner), "through the wrapper");
+  EXPECT_EQ(failure_of(wrapper), "");
+  launch_failure(owner, "through the owner");
+  EXPECT_EQ(failure_of(wrapper), "through the owner");
+  EXPECT_EQ(failure_of(owner), "");
+}
+
+TEST_F(External, AnExceptionOutlivesATemporaryWrapperOfAnOwnedHandle) {
+  Stream owner;
+  launch_failure(Stream::from_native(owner.native(), device(), Ownership::borrow), "through a temporary");
+  EXPECT_EQ(failure_of(owner), "through a temporary");
+}
+
+TEST_F(External, AnExceptionFromBeforeTheEndOfAWrapperReachesTheNextOne) {
+  const ForeignStream foreign;
+  {
+    const Stream wrapper = foreign.wrap();
+    launch_failure(wrapper, "early");
+    Event{wrapper}.synchronize();
+  }
+  EXPECT_EQ(failure_of(foreign.wrap()), "early");
+  EXPECT_EQ(failure_of(foreign.wrap()), "");
+}
+
+TEST_F(External, AnExceptionFromAfterTheEndOfAWrapperReachesTheNextOne) {
+  const ForeignStream foreign;
+  for (const bool next_exists : {false, true}) {
+    Gate gate;
+    {
+      const Stream wrapper = foreign.wrap();
+      gate.close_on(wrapper);
+      launch_failure(wrapper, "late");
+    }
+    std::optional<Stream> next;
+    if (next_exists) next = foreign.wrap();
+    gate.open();
+    if (!next_exists) {
+      // Other streams come and go meanwhile: none of them may take the exception, or its place.
+      for (int i = 0; i < 100; ++i) EXPECT_EQ(failure_of(Stream{}), "");
+      next = foreign.wrap();
+    }
+    EXPECT_EQ(failure_of(*next), "late");
+    EXPECT_EQ(failure_of(*next), "");
+  }
+}
+
+TEST_F(External, AnExceptionOutlivesReleaseAndAdoption) {
+  for (const bool opened_between : {false, true}) {
+    Stream stream;
+    Gate gate;
+    gate.close_on(stream);
+    launch_failure(stream, "before the release");
+    const native::stream handle = stream.release();
+    if (opened_between) gate.open();
+    const Stream adopted = Stream::from_native(handle, device(), Ownership::take);
+    gate.open();
+    EXPECT_EQ(failure_of(adopted), "before the release");
+    EXPECT_EQ(failure_of(adopted), "");
+  }
+}
+
+TEST_F(External, ANewStreamNeverHasAnExceptionOfAnEarlierOne) {
+  for (int i = 0; i < 100; ++i) {
+    // The runtime may give the new stream the handle of the old one.
+    {
+      const ForeignStream foreign;
+      launch_failure(foreign.wrap(), "of the earlier stream");
+    }
+    EXPECT_EQ(failure_of(Stream{}), "");
+  }
+}
+
+TEST_F(External, TheEndOfTheOwnerEndsItsWrappers) {
+  std::optional<Stream> owner{std::in_place};
+  Stream wrapper = Stream::from_native(owner->native(), device(), Ownership::borrow);
+  const StreamRef view = wrapper;
+  owner.reset();
+  EXPECT_FALSE(wrapper.valid());
+  EXPECT_EQ(code_of([&] { wrapper.synchronize(); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return wrapper.release(); }), errc::invalid_handle);
+  {
+    // New streams may get the handle of the old one, but neither its wrapper nor its views.
+    const std::vector<Stream> streams(40);
+    for (const Stream& stream : streams) EXPECT_NE(stream, wrapper);
+    EXPECT_FALSE(wrapper.valid());
+    EXPECT_FALSE(view.valid());
+  }
+  Stream next;
+  wrapper = Stream::from_native(next.native(), device(), Ownership::borrow);
+  EXPECT_EQ(wrapper, next);
+  EXPECT_FALSE(view.valid());
+}
+
+TEST_F(External, ASecondOwnerIsRefused) {
+  Stream owner;
+  EXPECT_EQ(code_of([&] { return Stream::from_native(owner.native(), device(), Ownership::take); }), errc::invalid_argument);
+  const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  EXPECT_EQ(code_of([&] { return Stream::from_native(wrapper.native(), Ownership::take); }), errc::invalid_argument);
+  EXPECT_TRUE(runs(owner));
+  EXPECT_EQ(wrapper, owner);
+}
+
+TEST_F(External, ABorrowedHandleMayGetAnOwner) {
+  ForeignStream foreign;
+  const Stream borrowed = foreign.wrap();
+  {
+    const Stream owner = Stream::from_native(foreign.give_up(), device(), Ownership::take);
+    EXPECT_EQ(owner, borrowed);
+    EXPECT_TRUE(runs(borrowed));
+  }
+  EXPECT_FALSE(borrowed.valid());
+}
+
+TEST_F(External, TheLastWrapperOfAForeignHandleEndsItsViews) {
+  const ForeignStream foreign;
+  auto one = std::make_unique<Stream>(foreign.wrap()), two = std::make_unique<Stream>(foreign.wrap());
+  const StreamRef view = *one;
+  one.reset();
+  EXPECT_TRUE(view.valid());
+  EXPECT_TRUE(runs(view));
+  two.reset();
+  EXPECT_FALSE(view.valid());
+  const Stream again = foreign.wrap();
+  EXPECT_NE(again, view);
+  EXPECT_FALSE(view.valid());
+}
+
+TEST_F(External, ReleaseLeavesOtherWrappersValid) {
+  Stream owner;
+  const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  launch_failure(owner, "before the release");
+  const native::stream handle = owner.release();
+  EXPECT_FALSE(owner.valid());
+  EXPECT_TRUE(wrapper.valid());
+  EXPECT_EQ(failure_of(wrapper), "before the release");
+  const Stream adopted = Stream::from_native(handle, device(), Ownership::take);
+  EXPECT_EQ(adopted, wrapper);
+}
+
+TEST_F(External, ReleasingAWrapperLeavesTheOwnerWhatItIs) {
+  Stream owner;
+  Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  EXPECT_EQ(wrapper.release(), owner.native());
+  EXPECT_FALSE(wrapper.valid());
+  EXPECT_TRUE(runs(owner));
+  EXPECT_EQ(code_of([&] { return Stream::from_native(owner.native(), device(), Ownership::take); }), errc::invalid_argument);
+}
+
+TEST_F(External, ReleaseGivesTheOwnHandleAfterAnAssignmentToTheBase) {
+  Stream stream;
+  const Stream other;
+  const native::stream handle = stream.native();
+  static_cast<StreamRef&>(stream) = other;
+  EXPECT_EQ(stream.release(), handle);
+  EXPECT_TRUE(runs(other));
+  const Stream adopted = Stream::from_native(handle, device(), Ownership::take);
+}
+
+TEST_F(External, WrappersMadeInHostFunctionsAndEndedThereKeepExceptions) {
+  const ForeignStream foreign;
+  Stream other;
+  // A wrapper that ends inside a host function is retired later, by a thread outside.
+  auto wrapper = std::make_shared<std::optional<Stream>>(foreign.wrap());
+  launch_failure(**wrapper, "ended in a host function");
+  other.launch_host_func([wrapper] { wrapper->reset(); });
+  other.synchronize();
+  EXPECT_EQ(failure_of(foreign.wrap()), "ended in a host function");
+}
+
+TEST_F(External, ManyForeignHandlesDoNotPileUp) {
+  const auto round = [] {
+    const ForeignStream foreign;
+    static_cast<void>(foreign.wrap());
+  };
+  for (int i = 0; i < 2000; ++i) round();
+  const auto heap = heap_in_use();
+  for (int i = 0; i < 20'000; ++i) round();
+  EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
 TEST_F(External, C195_EventHandlesBothWays) {

@@ -42,7 +42,7 @@ struct StreamSlot {
   native::stream handle{};
   Atomic<std::uint64_t> id{0};  // 0 while the slot is free
   int device = 0;
-  bool owned = false;  // the handle is destroyed with its Stream
+  bool owned = false;  // a Stream owns the handle, and destroys it in the end
   bool blocking = false;
   bool is_default = false;  // the handle means "of the current device" (or thread): set the device before using it
   char name[32] = {};
@@ -67,7 +67,22 @@ inline void attach(StreamSlot& slot, Attachment* attachment) noexcept {
 }
 [[noreturn]] void throw_dead_stream(std::uint64_t id);
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
-void retire_stream(StreamSlot* slot) noexcept;
+/// How a Stream refers to its slot, and whether it owns the native stream: in one word, so that a Stream stays as small as its view and a
+/// pointer.
+class SlotReference {
+ public:
+  constexpr SlotReference() noexcept = default;
+  SlotReference(StreamSlot* slot, bool owner) noexcept : word_{reinterpret_cast<std::uintptr_t>(slot) | std::uintptr_t{owner}} {}
+  [[nodiscard]] explicit operator bool() const noexcept { return word_ != 0; }
+  [[nodiscard]] StreamSlot* slot() const noexcept { return reinterpret_cast<StreamSlot*>(word_ & ~std::uintptr_t{1}); }
+  [[nodiscard]] bool is_owner() const noexcept { return (word_ & 1) != 0; }
+
+ private:
+  static_assert(alignof(StreamSlot) > 1);
+  std::uintptr_t word_ = 0;
+};
+/// A Stream object no longer refers to the slot; an owner's native stream ends with it.
+void drop_stream(SlotReference reference) noexcept;
 [[nodiscard]] std::string describe(const StreamSlot* slot, std::uint64_t id);
 
 /// now + timeout, without overflow; a negative or NaN timeout is none.

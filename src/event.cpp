@@ -41,7 +41,7 @@ EventBase::EventBase(EventBase&& other) noexcept
       device_{other.device_.load(std::memory_order_relaxed)},
       options_{other.options_},
       timed_{other.timed_},
-      borrowed_{other.borrowed_},
+      origin_{other.origin_},
       state_{std::exchange(other.state_, State::moved_from)} {}
 
 EventBase& EventBase::operator=(EventBase&& other) noexcept {
@@ -51,7 +51,7 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
   recorded_.store(other.recorded_.exchange(false, std::memory_order_relaxed), std::memory_order_relaxed);
   device_.store(other.device_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   options_ = other.options_;
-  borrowed_ = other.borrowed_;
+  origin_ = other.origin_;
   state_ = std::exchange(other.state_, State::moved_from);
   return *this;
 }
@@ -60,9 +60,17 @@ EventBase::~EventBase() { discard(); }
 
 void EventBase::discard() noexcept {
   const native::event event = handle_.exchange({}, std::memory_order_relaxed);
-  if (event == nullptr || borrowed_) return;
+  if (event == nullptr || origin_ == Origin::borrowed) return;
   count_down(counters.events);
-  return_event(event, device_.load(std::memory_order_relaxed), kind_of(timed_, options_));
+  give_away(event, device_.load(std::memory_order_relaxed));
+}
+
+/// Requires: the handle is not borrowed.
+void EventBase::give_away(native::event event, int device) const noexcept {
+  if (origin_ == Origin::taken)
+    detail::release({Postponed::What::event, event, device});
+  else
+    return_event(event, device, kind_of(timed_, options_));
 }
 
 void EventBase::require_valid(const char* operation) const {
@@ -84,7 +92,7 @@ void EventBase::record_on_fresh(Slot& slot) {
   const native::event old = handle_.load(std::memory_order_relaxed);
   const int old_device = device_.load(std::memory_order_relaxed);
   if (old != nullptr && old_device == slot.device) return check(driver::event_record(old, slot.handle), operation);
-  if (old != nullptr && borrowed_)
+  if (old != nullptr && origin_ == Origin::borrowed)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
   const driver::EventKind kind = kind_of(timed_, options_);
   const native::event fresh = take_event(slot.device, kind, operation);
@@ -97,7 +105,8 @@ void EventBase::record_on_fresh(Slot& slot) {
   if (old == nullptr)
     count_up(counters.events);
   else
-    return_event(old, old_device, kind);
+    give_away(old, old_device);
+  origin_ = Origin::pool;
 }
 
 void EventBase::record(StreamRef stream) {
@@ -150,7 +159,7 @@ native::event EventBase::release() {
   constexpr const char* operation = "release an event";
   require_valid(operation);
   if (handle_.load(std::memory_order_acquire) == nullptr) throw_error(errc::invalid_argument, operation, "it was never recorded");
-  if (!borrowed_) count_down(counters.events);
+  if (origin_ != Origin::borrowed) count_down(counters.events);
   state_ = State::moved_from;
   recorded_.store(false, std::memory_order_relaxed);
   return handle_.exchange({}, std::memory_order_acq_rel);
@@ -164,8 +173,8 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
   handle_.store(handle, std::memory_order_relaxed);
   device_.store(static_cast<short>(device.ordinal()), std::memory_order_relaxed);
   recorded_.store(true, std::memory_order_relaxed);
-  borrowed_ = ownership == Ownership::borrow;
-  if (!borrowed_) count_up(counters.events);
+  origin_ = ownership == Ownership::borrow ? Origin::borrowed : Origin::taken;
+  if (origin_ == Origin::taken) count_up(counters.events);
 }
 
 std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {

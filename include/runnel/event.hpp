@@ -20,7 +20,8 @@ class Event : public detail::EventBase {
   /// Recorded on the stream at once.
   explicit Event(StreamRef stream, EventOptions options = {}) : EventBase{options, false} { record(stream); }
 
-  /// Wraps an event made elsewhere, which counts as recorded; `take` destroys it in the end.
+  /// Wraps an event made elsewhere, which counts as recorded; `take` destroys it in the end, or when the event is recorded on another
+  /// device.
   [[nodiscard]] static Event from_native(native::event handle, Device device, Ownership ownership) {
     Event event;
     event.adopt(handle, device, ownership);

@@ -345,6 +345,54 @@ TEST_F(External, ManyForeignHandlesDoNotPileUp) {
   EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
+/// An event that is recorded, and that no Event owns, as another library would make it.
+native::event foreign_event(StreamRef stream) {
+  Event event{stream};
+  event.synchronize();
+  return event.release();
+}
+
+TEST_F(External, ATakenEventIsDestroyedAndNeverReused) {
+  Stream stream;
+  const native::event handle = foreign_event(stream);
+  const LiveObjects before = live_objects();
+  {
+    Event taken = Event::from_native(handle, device(), Ownership::take);
+    taken.record(stream);
+    const Event moved = std::move(taken);
+    EXPECT_EQ(live_objects().events, before.events + 1);
+    moved.synchronize();
+  }
+  EXPECT_EQ(live_objects(), before);  // those that wait for reuse included
+}
+
+TEST_F(External, ATakenEventThatIsAssignedToIsDestroyed) {
+  Stream stream;
+  const native::event handle = foreign_event(stream);
+  static_cast<void>(Event{stream});  // so that the record below finds one
+  const LiveObjects before = live_objects();
+  Event event = Event::from_native(handle, device(), Ownership::take);
+  event = Event{};
+  EXPECT_EQ(live_objects(), before);
+  event.record(stream);
+  event = Event{};
+  EXPECT_EQ(live_objects(), before);  // what the record took from the pool went back
+}
+
+TEST_F(ExternalTwo, ATakenEventThatIsRecordedOnAnotherDeviceIsDestroyed) {
+  Stream here{first}, there{second};
+  static_cast<void>(Event{there});  // so that the record below finds one
+  const native::event handle = foreign_event(here);
+  const LiveObjects before = live_objects();
+  {
+    Event taken = Event::from_native(handle, first, Ownership::take);
+    taken.record(there);
+    EXPECT_NE(taken.native(), handle);
+    taken.synchronize();
+  }
+  EXPECT_EQ(live_objects(), before);
+}
+
 TEST_F(External, C195_EventHandlesBothWays) {
   Stream stream, waiter;
   Event event;

@@ -57,10 +57,17 @@ class EventBase {
  private:
   friend struct Access;
   enum class State : unsigned char { usable, moved_from };
+  /// Where the handle comes from, which says where it goes in the end.
+  enum class Origin : unsigned char {
+    pool,      ///< made by the library, and kept for the next event of its kind
+    taken,     ///< made elsewhere: destroyed, because other code may still know the handle, or share it with another process
+    borrowed,  ///< made elsewhere, and left there
+  };
 
   void require_valid(const char* operation) const;
   void record_on_fresh(Slot& slot);
   void discard() noexcept;
+  void give_away(native::event event, int device) const noexcept;
   bool synchronize_until(std::chrono::steady_clock::time_point deadline) const;
 
   // Atomic so that two threads may record one event at once: which record stays is theirs to order, the handle is not torn.
@@ -69,7 +76,7 @@ class EventBase {
   std::atomic<short> device_{-1};
   EventOptions options_;
   bool timed_;
-  bool borrowed_ = false;
+  Origin origin_ = Origin::pool;
   State state_ = State::usable;
 };
 

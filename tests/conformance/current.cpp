@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases 100 to 117: the current stream, its guards, threads.
+#include <functional>
 #include <stdexcept>
 
 #include "support.hpp"
@@ -258,6 +259,126 @@ TEST_F(Current, C114_AThreadMayEndInsideAGuard) {
   });
   on_thread([&] { others.use(); });
   EXPECT_EQ(current_stream(), mine);
+}
+
+/// Runs `body(at_end)` on a thread. What `body` assigns to `at_end` is called while the thread ends, after the destructors of all
+/// thread_local objects that `body` made.
+void on_ending_thread(const std::function<void(std::function<void()>& at_end)>& body) {
+  struct AtEnd {
+    std::function<void()> call;
+    ~AtEnd() {
+      if (call) call();
+    }
+  };
+  on_thread([&] {
+    static thread_local AtEnd last;
+    body(last.call);
+  });
+}
+
+TEST_F(Current, AGuardMayEndAfterAllElseOfItsThread) {
+  Stream stream;
+  bool ended = false;
+  on_ending_thread([&](std::function<void()>& at_end) {
+    auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
+    static_cast<void>(StreamRef::per_thread_default(stream.device()));
+    at_end = [&, guard] {
+      EXPECT_EQ(current_stream(), stream);
+      guard->reset();
+      EXPECT_EQ(current_stream(), stream.device().default_stream());
+      ended = true;
+    };
+  });
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(CurrentTwo, AGuardOnAnotherDeviceMayEndAfterAllElseOfItsThread) {
+  Stream a{first}, b{second};
+  bool ended = false;
+  on_ending_thread([&](std::function<void()>& at_end) {
+    first.use();
+    a.use();
+    auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, b);
+    at_end = [&, guard] {
+      EXPECT_EQ(current_stream(), b);
+      guard->reset();
+      EXPECT_EQ(Device::current(), first);
+      EXPECT_EQ(current_stream(second), second.default_stream());
+      ended = true;
+    };
+  });
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(CurrentTwo, AThreadLocalGuardOnAnotherDeviceMayEndWithItsThread) {
+  Stream b{second};
+  for (int i = 0; i < 3; ++i)
+    on_thread([&] {
+      static thread_local std::optional<StreamGuard> guard;
+      first.use();
+      guard.emplace(b);
+      EXPECT_EQ(Device::current(), second);
+    });
+  EXPECT_EQ(Device::current(), first);
+}
+
+TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
+  std::vector<Stream> streams;
+  for (int i = 0; i < Device::count(); ++i) streams.emplace_back(Device{i});
+  bool ended = false;
+  on_ending_thread([&](std::function<void()>& at_end) {
+    for (const Stream& stream : streams) stream.use();
+    at_end = [&] {
+      for (const Stream& stream : streams) {
+        const StreamGuard with{stream};
+        EXPECT_EQ(current_stream(), stream);
+        for (int i = 0; i < Device::count(); ++i) EXPECT_EQ(current_stream(Device{i}).device(), Device{i});
+      }
+      streams.front().use();
+      EXPECT_EQ(current_stream(), streams.front());
+      EXPECT_EQ(Device::current(), streams.front().device());
+      ended = true;
+    };
+  });
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(Current, AThreadsDefaultStreamMayBeNamedWhileTheThreadEnds) {
+  std::optional<StreamRef> seen;
+  on_ending_thread([&, here = device()](std::function<void()>& at_end) {
+    const StreamRef before = StreamRef::per_thread_default(here);
+    at_end = [&seen, before, here] {
+      EXPECT_FALSE(before.valid());
+      seen = StreamRef::per_thread_default(here);
+      EXPECT_TRUE(seen->valid());
+      EXPECT_EQ(*seen, StreamRef::per_thread_default(here));
+      EXPECT_EQ(seen->native(), StreamRef::per_thread_default(here).native());
+    };
+  });
+  ASSERT_TRUE(seen);
+  EXPECT_FALSE(seen->valid());
+}
+
+TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeaveNoMemoryBehind) {
+  Stream stream;
+  const auto round = [&] {
+    std::thread{[&] {
+      struct AtEnd {
+        const Stream* stream;
+        ~AtEnd() {
+          stream->launch_host_func([] {});
+        }
+      };
+      static thread_local const AtEnd last{&stream};
+      last.stream->launch_host_func([] {});
+    }}.join();
+  };
+  for (int i = 0; i < 1000; ++i) round();
+  stream.synchronize();
+  const auto heap = heap_in_use();
+  for (int i = 0; i < 10'000; ++i) round();
+  stream.synchronize();
+  EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
 TEST_F(Current, C115_AGuardInsideAHostFunctionIsNotTheCallers) {

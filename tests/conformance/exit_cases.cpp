@@ -253,15 +253,161 @@ int fork_before_first_use() {
   return use_once();
 }
 
+/// Creates and destroys what takes locks, until `stop` is set.
+void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
+  while (!stop) {
+    const Stream stream;
+    for (int i = 0; i < 20; ++i) {
+      const Event event{stream};
+      const PinnedBuffer<int> memory{100};
+      const StreamLease lease = pool.acquire();
+      const Stream wrapper = Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
+      static_cast<void>(pinned_statistics());
+    }
+  }
+}
+
+/// What a child inherits. The members may be destroyed in it.
+struct Inherited {
+  explicit Inherited(StreamPool& from) : lease{from.acquire()}, own_pool{from.device(), {.size = 1}}, pool{&from} {}
+  Stream stream;
+  Stream wrapper = Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
+  Event event{stream};
+  TimedEvent timed{stream};
+  Event taken = Event::from_native(Event{stream}.release(), stream.device(), Ownership::take);
+  PinnedBuffer<int> pinned{100};
+  StreamLease lease;
+  StreamPool own_pool;
+  StreamPool* pool;
+};
+
+int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
+  alarm(5);  // a child that waits for a lock is killed
+  StreamPool& pool = *inherited->pool;
+  Stream& stream = inherited->stream;
+  const StreamRef view = stream;
+  expect_forked("pinned_statistics", [] { static_cast<void>(pinned_statistics()); });
+  expect_forked("pinned_limit", [] { static_cast<void>(pinned_limit()); });
+  expect_forked("set_pinned_limit", [] { set_pinned_limit(1 << 20); });
+  expect_forked("trim_pinned", [] { trim_pinned(); });
+  expect_forked("StreamPool::acquire", [&] { const StreamLease lease = pool.acquire(); });
+  expect_forked("StreamPool::size", [&] { static_cast<void>(pool.size()); });
+  expect_forked("StreamPool::leased", [&] { static_cast<void>(pool.leased()); });
+  expect_forked("StreamPool::growth", [&] { static_cast<void>(pool.growth()); });
+  expect_forked("Stream::from_native",
+                [&] { static_cast<void>(Stream::from_native(stream.native(), stream.device(), Ownership::borrow)); });
+  expect_forked("Stream::release", [&] { static_cast<void>(stream.release()); });
+  expect_forked("Event::record", [&] { Event{}.record(stream); });
+  expect_forked("record_use", [&] { record_use(inherited->pinned.data(), stream); });
+  expect_forked("default_stream", [&] { static_cast<void>(stream.device().default_stream()); });
+  expect_forked("per_thread_default", [&] { static_cast<void>(StreamRef::per_thread_default(stream.device())); });
+  inherited.reset();
+  expect(!view.valid(), "a view of a stream that the child destroyed is valid");
+  return failures;
+}
+
+int fork_beside_busy_threads() {
+  StreamPool pool{Device::current(), {.size = 4}};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) threads.emplace_back([&] { keep_busy(pool, stop); });
+  for (int i = 0; i < 200 && failures == 0; ++i) {
+    std::optional<Inherited> inherited{std::in_place, pool};
+    const int status = in_child([&] { return destroy_what_the_parent_made(inherited); });
+    expect(status == 0, "child " + std::to_string(i) + " ended with " + std::to_string(status));
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  expect(works(Stream{}), "the parent's streams work after the children ended");
+  return finish();
+}
+
+int use_a_current_stream_in_the_child(const Stream& stream, std::optional<StreamGuard>& guard, std::optional<DeviceGuard>& device_guard,
+                                      const StreamContext& context) {
+  const auto expect_no_current_stream = [&] {
+    expect_forked("current_stream", [] { static_cast<void>(current_stream()); });
+    expect_forked("current_stream of a device", [&] { static_cast<void>(current_stream(stream.device())); });
+    expect_forked("use", [&] { stream.use(); });
+    expect_forked("StreamGuard", [&] { const StreamGuard with{stream}; });
+    expect_forked("StreamContext", [] { const StreamContext here; });
+    expect_forked("StreamContext::Guard", [&] { const StreamContext::Guard with{context}; });
+    expect_forked("Device::current", [] { static_cast<void>(Device::current()); });
+    expect_forked("DeviceGuard", [&] { const DeviceGuard with{stream.device()}; });
+  };
+  expect_no_current_stream();
+  expect_forked("StreamGuard::reset", [&] { guard->reset(stream); });
+  expect_forked("StreamGuard::original_stream", [&] { static_cast<void>(guard->original_stream()); });
+  guard.reset();
+  expect_no_current_stream();
+  device_guard.reset();
+  expect_no_current_stream();
+  return failures;
+}
+
+int fork_inside_a_guard() {
+  const Device last{Device::count() - 1};
+  Stream outer, inner{last};
+  outer.use();
+  const StreamContext context;
+  std::optional<DeviceGuard> device_guard{std::in_place, last};
+  std::optional<StreamGuard> guard{std::in_place, inner};
+  expect(in_child([&] { return use_a_current_stream_in_the_child(inner, guard, device_guard, context); }) == 0,
+         "the child was refused by name");
+  expect(current_stream() == inner, "the parent's current stream stays");
+  guard.reset();
+  device_guard.reset();
+  expect(current_stream() == outer, "the parent's guards restore what they found");
+  return finish();
+}
+
+int fork_in_a_host_function() {
+  Stream stream;
+  int status = -1;
+  stream.launch_host_func([&] {
+    status = in_child([&] {
+      alarm(5);
+      expect_forked("query", [&] { static_cast<void>(stream.query()); });
+      expect_forked("current_stream", [] { static_cast<void>(current_stream()); });
+      expect_forked("use", [&] { stream.use(); });
+      return failures;
+    });
+  });
+  stream.synchronize();
+  expect(status == 0, "the child was refused by name");
+  return finish();
+}
+
+int static_guard() {
+  static Stream inner{Device{Device::count() - 1}};
+  static const StreamGuard with{inner};
+  expect(current_stream() == inner, "the guarded stream is current");
+  return finish();
+}
+
+int thread_local_guard() {
+  static Stream inner{Device{Device::count() - 1}};
+  // Made before, and so destroyed after, everything that the library keeps for this thread.
+  static thread_local std::optional<StreamGuard> with;
+  with.emplace(inner);
+  static_cast<void>(StreamRef::per_thread_default(inner.device()));
+  expect(current_stream() == inner, "the guarded stream is current");
+  return finish();
+}
+
 constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_from_a_host_function", exit_from_a_host_function},
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
     {"first_use_from_many_threads", first_use_from_many_threads},
     {"fork_before_first_use", fork_before_first_use},
+    {"fork_beside_busy_threads", fork_beside_busy_threads},
+    {"fork_in_a_host_function", fork_in_a_host_function},
+    {"fork_inside_a_guard", fork_inside_a_guard},
     {"fork_then_exec", fork_then_exec},
     {"fork_then_exit_in_the_child", fork_then_exit_in_the_child},
     {"fork_then_use_in_the_child", fork_then_use_in_the_child},
+    {"static_guard", static_guard},
     {"static_objects", static_objects},
+    {"thread_local_guard", thread_local_guard},
     {"thread_local_objects", thread_local_objects},
     {"use_once", use_once},
 };

@@ -112,6 +112,11 @@ TEST_F(ExitFork, C225_NothingIsGivenBackOnceStaticsDie) {
 
 TEST_F(ExitFork, C226_C227_UseInAForkedChildIsRefusedByNameAndTheParentGoesOn) { expect_passes("fork_then_use_in_the_child"); }
 TEST_F(ExitFork, C226_C227_AForkedChildExitsCleanlyAndTheParentGoesOn) { expect_passes("fork_then_exit_in_the_child"); }
+TEST_F(ExitFork, ForkedChildrenNeverWaitForALockOfTheirParents) { expect_passes("fork_beside_busy_threads"); }
+TEST_F(ExitFork, AForkedChildHasNoCurrentStream) { expect_passes("fork_inside_a_guard"); }
+TEST_F(ExitFork, AChildForkedInAHostFunctionIsRefusedByName) { expect_passes("fork_in_a_host_function"); }
+TEST_F(ExitFork, AStaticGuardExitsCleanly) { expect_passes("static_guard"); }
+TEST_F(ExitFork, AGuardThatOutlivesTheMainThreadsObjectsExitsCleanly) { expect_passes("thread_local_guard"); }
 TEST_F(ExitFork, C228_ForkAndExec) { expect_passes("fork_then_exec"); }
 TEST_F(ExitFork, C228_ForkBeforeFirstUse) { expect_passes("fork_before_first_use"); }
 

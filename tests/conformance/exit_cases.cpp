@@ -257,13 +257,14 @@ int fork_before_first_use() {
 void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
   while (!stop) {
     const Stream stream;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 200; ++i) {
       const Event event{stream};
       const PinnedBuffer<int> memory{100};
       const StreamLease lease = pool.acquire();
       const Stream wrapper = Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
       static_cast<void>(pinned_statistics());
     }
+    stream.synchronize();
   }
 }
 

@@ -326,8 +326,9 @@ void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t 
 
 void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) const {
   constexpr const char* freeing = "free device memory";
-  if (detail::release_mode() == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);
-  if (pointer == nullptr) return;
+  const detail::Release mode = detail::release_mode();
+  if (mode == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);
+  if (pointer == nullptr || mode == detail::Release::never) return;
   if (!detail::begin_use(detail::use_of(stream))) detail::throw_dead_stream(stream.id());
   std::vector<StreamRef> none;
   detail::free_device(pointer, bytes, stream, device_.ordinal(), none);

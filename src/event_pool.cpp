@@ -2,6 +2,7 @@
 #include "event_pool.hpp"
 
 #include "device_table.hpp"
+#include "immortal.hpp"
 #include "process.hpp"
 #include "scoped_device.hpp"
 
@@ -20,10 +21,7 @@ struct Shelf {
 struct Pool {
   Shelf shelves[max_devices][2];  // by device; untimed and timed
 };
-Pool& pool() {
-  static Pool& instance = *new Pool;
-  return instance;
-}
+Pool& pool() { return immortal<Pool>(); }
 constinit std::atomic<std::size_t> pooled{0};
 
 [[nodiscard]] bool is_pooled(driver::EventKind kind) noexcept { return !kind.blocking_wait && !kind.interprocess; }

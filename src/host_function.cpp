@@ -7,6 +7,7 @@
 #include "capture.hpp"
 #include "check.hpp"
 #include "counters.hpp"
+#include "immortal.hpp"
 #include "process.hpp"
 #include "spin_lock.hpp"
 #include "stream_device.hpp"
@@ -62,10 +63,7 @@ struct Tickets {
   SpinLock lock;
   std::vector<std::unique_ptr<Ticket[]>> all;
 };
-Tickets& tickets() {
-  static Tickets& instance = *new Tickets;  // never destroyed: streams run on while statics die
-  return instance;
-}
+Tickets& tickets() { return immortal<Tickets>(); }
 constexpr std::size_t ticket_batch = 64;
 
 [[nodiscard]] Ticket* take_ticket() {

@@ -3,6 +3,7 @@
 
 #include "check.hpp"
 #include "device_table.hpp"
+#include "immortal.hpp"
 #include "process.hpp"
 #include "relaxed_capture.hpp"
 
@@ -23,10 +24,7 @@ struct Registrations {
   std::mutex mutex;
   std::map<std::uintptr_t, std::uintptr_t> ends;  // by begin
 };
-Registrations& registrations() {
-  static Registrations& instance = *new Registrations;
-  return instance;
-}
+Registrations& registrations() { return detail::immortal<Registrations>(); }
 
 void remove(std::uintptr_t begin) noexcept {
   const std::lock_guard lock{registrations().mutex};

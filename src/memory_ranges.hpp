@@ -47,8 +47,7 @@ struct MemoryFacts {
   if (known) return {*known, true};
   PointerInfo info{MemoryKind::pageable, Device{0}};
   check(driver::pointer_info(info, pointer), operation);
-  if (info.kind == MemoryKind::pinned)
-    check(driver::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
+  if (info.kind == MemoryKind::pinned) check(driver::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
   return {info.kind, false};
 }
 

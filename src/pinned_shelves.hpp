@@ -2,6 +2,7 @@
 /// The books of the pinned pool: which blocks there are, on which shelf those lie that nobody owns, and how many bytes that makes.
 #pragma once
 
+#include "immortal.hpp"
 #include "pinned_block.hpp"
 #include "spin_lock.hpp"
 
@@ -117,9 +118,6 @@ struct PinnedShelves {
 };
 
 // Never destroyed: static buffers ask and leave until the process ends.
-inline PinnedShelves& pinned_shelves() {
-  static PinnedShelves& instance = *new PinnedShelves;
-  return instance;
-}
+inline PinnedShelves& pinned_shelves() { return immortal<PinnedShelves>(); }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

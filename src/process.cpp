@@ -4,6 +4,7 @@
 #include "check.hpp"
 #include "current_device.hpp"
 #include "device_memory.hpp"
+#include "immortal.hpp"
 #include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
 #include "stream_uses.hpp"
@@ -37,10 +38,7 @@ struct Backlog {
   std::mutex mutex;
   std::vector<Postponed> items;
 };
-Backlog& backlog() {
-  static Backlog& instance = *new Backlog;
-  return instance;
-}
+Backlog& backlog() { return immortal<Backlog>(); }
 
 void set_phase(Phase next) noexcept {
   phase.store(next, std::memory_order_release);

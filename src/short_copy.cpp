@@ -4,6 +4,7 @@
 #include "check.hpp"
 #include "counters.hpp"
 #include "idle.hpp"
+#include "immortal.hpp"
 #include "pinned_pool.hpp"
 #include "relaxed_capture.hpp"
 #include "streaming_copy.hpp"
@@ -49,10 +50,7 @@ struct KeptBlocks {
   std::atomic<std::size_t> next{0};  // to be given to another stream
 };
 // Never destroyed: copies are made as late as statics die.
-KeptBlocks& kept_blocks() {
-  static KeptBlocks& instance = *new KeptBlocks;
-  return instance;
-}
+KeptBlocks& kept_blocks() { return immortal<KeptBlocks>(); }
 
 /// One of them, for this scope; none where another thread has it.
 class TakenBlock {

@@ -2,6 +2,7 @@
 #include "staging_rings.hpp"
 
 #include "check.hpp"
+#include "immortal.hpp"
 #include "parse_size.hpp"
 #include "process.hpp"
 #include "relaxed_capture.hpp"
@@ -35,10 +36,7 @@ constexpr std::size_t most_workers = 64;
 }  // namespace
 
 // Never destroyed: a copy may be staged as late as statics die.
-StagingRings& staging_rings() {
-  static StagingRings& instance = *new StagingRings;
-  return instance;
-}
+StagingRings& staging_rings() { return immortal<StagingRings>(); }
 
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
@@ -55,6 +53,7 @@ void StagingRings::fill_in_options() {
 
 void StagingRings::configure(const StagingOptions& options) {
   constexpr const char* operation = "set staging options";
+  refuse_in_child(operation);
   if (options.workers < 0) throw_error(errc::invalid_argument, operation, "the number of workers is negative");
   const std::lock_guard lock{mutex_};
   if (started_) throw_error(errc::not_permitted, operation, "a copy has been staged already");
@@ -62,6 +61,7 @@ void StagingRings::configure(const StagingOptions& options) {
 }
 
 StagingOptions StagingRings::options() {
+  refuse_in_child("ask for the staging options");
   const std::lock_guard lock{mutex_};
   if (!started_) {
     const std::optional<StagingOptions> set = options_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staging_workers.hpp"
 
+#include "immortal.hpp"
 #include "relax.hpp"
 
 #include <algorithm>
@@ -15,10 +16,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 using namespace std::chrono_literals;
 
 // Never destroyed: workers are still there when statics die, and the process ends under them.
-StagingWorkers& staging_workers() {
-  static StagingWorkers& instance = *new StagingWorkers;
-  return instance;
-}
+StagingWorkers& staging_workers() { return immortal<StagingWorkers>(); }
 
 bool StagingWorkers::start(int count) noexcept {
   int started = 0;

@@ -40,7 +40,7 @@ struct Slot : StreamSlot {
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
-  const void* thread = nullptr;  // a thread's own default stream: this_thread_mark() of that thread
+  const void* thread = nullptr;          // a thread's own default stream: this_thread_mark() of that thread
   std::atomic<bool> mark_wanted{false};  // by another thread, see want_mark(); what it asks about is guarded by the same lock as uses:
   native::event mark{};                  // the last mark, perhaps not passed yet
   std::uint64_t marks = 0;               // made so far

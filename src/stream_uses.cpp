@@ -3,6 +3,7 @@
 
 #include "event_pool.hpp"
 #include "host_function.hpp"
+#include "immortal.hpp"
 #include "process.hpp"
 #include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
@@ -29,10 +30,7 @@ struct Registry {
   SpinLock lock;  // also guards every slot's memory_uses, and the step from live to gone
   std::unordered_map<std::uint64_t, Retired> retired;
 };
-Registry& registry() {
-  static Registry& instance = *new Registry;
-  return instance;
-}
+Registry& registry() { return immortal<Registry>(); }
 
 /// From here on the stream is gone for everybody. Its uses keep an open entry, or none where there is no memory for one: lost.
 std::uint64_t begin_retiring(Slot& slot) noexcept {

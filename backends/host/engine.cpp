@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.hpp"
 
+#include "immortal.hpp"
 #include "relax.hpp"
 
 #include <pthread.h>
@@ -131,10 +132,7 @@ class Engine {
 
 namespace {
 // Never destroyed: its threads are still there when statics die, and the process ends under them.
-Engine& engine() {
-  static Engine& instance = *new Engine;
-  return instance;
-}
+Engine& engine() { return detail::immortal<Engine>(); }
 }  // namespace
 
 void start_engine() {

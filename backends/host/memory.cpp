@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "immortal.hpp"
 #include "state.hpp"
 
 #include <algorithm>
@@ -62,10 +63,7 @@ struct Blocks {
   std::array<PendingFrees, 16> pending;      // by device
   std::atomic<std::size_t> without_task{0};  // frees that wait for an idle device
 };
-Blocks& blocks() {
-  static Blocks& instance = *new Blocks;
-  return instance;
-}
+Blocks& blocks() { return detail::immortal<Blocks>(); }
 [[nodiscard]] PendingFrees& pending_of(int device) { return blocks().pending[static_cast<std::size_t>(device)]; }
 
 struct Free {

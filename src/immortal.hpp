@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Objects that live from first use until the process ends.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <cstddef>
+#include <new>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// The one T of the library. It is never destroyed, because threads, and static objects elsewhere, may still use it while the process
+/// exits; and making it takes no memory from the heap, so that a function which must not throw may be the first to ask for it.
+template <class T>
+[[nodiscard]] T& immortal() {
+  alignas(T) static constinit std::byte storage[sizeof(T)]{};
+  static T& object = *new (storage) T;
+  return object;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

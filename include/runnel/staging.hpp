@@ -11,8 +11,7 @@ namespace runnel::inline RUNNEL_ABI {
 /// Zeros leave the choice to runnel. The environment (RUNNEL_STAGING_WORKERS, _CHUNK, _MEMORY) fills in what is left 0.
 /// All of a copy is told to the stream at once, so that one of more than 256 pieces has larger ones, while 8 of them fit half of `memory`.
 struct StagingOptions {
-  int workers =
-      0;  ///< threads that move bytes between user memory and pinned memory; else three quarters of the cores, 1 to 12; at most 64
+  int workers = 0;         ///< threads that move bytes between user memory and pinned memory, at most 64; else 3/4 of the cores, 1 to 12
   std::size_t chunk = 0;   ///< bytes of a piece, a power of 2; else 8 MiB. Small copies have smaller ones, from 512 KiB on
   std::size_t memory = 0;  ///< bytes of pinned memory to be used by all rings together, a stream's smallest ring aside; else 512 MiB
 };

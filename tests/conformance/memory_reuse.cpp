@@ -15,7 +15,7 @@ class MemoryReuse : public Conformance {
     if (IsSkipped()) return;
     total_ = device().memory_info().total;
     if (!device().memory_pools()) GTEST_SKIP() << "without memory pools a free waits for the device";
-    if (total_ > std::size_t{4} << 30) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
+    if (total_ > std::size_t{1} << 30) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
   }
   /// So many percent of the device's memory.
   [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -115,7 +116,7 @@ vendor::Error API(DeviceSynchronize)() {
 vendor::Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
   return call([&](Lock&) {
     *total = settings().memory;
-    *free = *total - state().blocks.used(this_thread().device);
+    *free = *total - std::min(*total, state().blocks.used(this_thread().device));  // more, where allocations count on pending frees
     return vendor::ok;
   });
 }

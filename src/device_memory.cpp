@@ -61,39 +61,32 @@ void drop(driver::status s) noexcept {
 }
 
 /// Streams of the library's own on one device, made at first use and never destroyed. Memory is freed on one of them where the stream that
-/// it was allocated on is gone, must not be held up by other streams, or must not allocate.
-class OwnStreams {
+/// it was allocated on is gone, or must not be held up by other streams.
+class FreeingStreams {
  public:
-  /// Where nothing ever waits but for memory. Null where there is none to be had.
-  [[nodiscard]] native::stream for_allocating(int device) noexcept {
-    const std::lock_guard lock{mutex_};
-    return made(allocating_, device);
-  }
   /// One that is idle, if there is one: a buffer that waits long for its users holds up few others. Null where there is none to be had.
-  [[nodiscard]] native::stream for_freeing(int device) noexcept {
+  [[nodiscard]] native::stream take(int device) noexcept {
     const std::lock_guard lock{mutex_};
     const RelaxedCapture relaxed{if_captures_met()};
-    for (native::stream& stream : freeing_)
-      if (stream == nullptr || succeeded(driver::stream_query(stream))) return made(stream, device);
-    native::stream& next = freeing_[next_++ % freeing_.size()];
-    return next;
+    for (native::stream& stream : streams_) {
+      if (stream == nullptr) return made(stream, device);
+      if (succeeded(driver::stream_query(stream))) return stream;
+    }
+    return streams_[next_++ % streams_.size()];
   }
 
  private:
   [[nodiscard]] static native::stream made(native::stream& stream, int device) noexcept {
-    if (stream != nullptr) return stream;
     const ScopedDevice on{device, ScopedDevice::no_throw};
     if (!succeeded(driver::stream_create(stream, false, 0))) stream = nullptr;
     return stream;
   }
 
   std::mutex mutex_;
-  native::stream allocating_{};
-  std::array<native::stream, 4> freeing_{};
+  std::array<native::stream, 4> streams_{};
   std::size_t next_ = 0;
 };
-constinit std::array<OwnStreams, max_devices> own_streams{};
-[[nodiscard]] OwnStreams& own_streams_of(int device) noexcept { return own_streams[static_cast<std::size_t>(device)]; }
+constinit std::array<FreeingStreams, max_devices> freeing_streams{};
 
 /// Later work of the stream comes after what the use stands for. False where that cannot be had.
 [[nodiscard]] bool wait_use(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
@@ -139,12 +132,11 @@ struct Free {
     std::optional<ScopedDevice> on;
     if (held.is_default()) on.emplace(what.device, ScopedDevice::no_throw);
     if (!held.is_reachable()) return false;
-    const bool alone = what.count == 0 && held.may_allocate();
-    if (alone || is_captured(held)) return free_on(held.handle(), what, InCapture::allowed);
-    const native::stream own = own_streams_of(what.device).for_freeing(what.device);
+    if (what.count == 0 || is_captured(held)) return free_on(held.handle(), what, InCapture::allowed);
+    const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
     return own != nullptr && wait_use(own, what.own, InCapture::never) && free_on(own, what, InCapture::never);
   }
-  const native::stream own = own_streams_of(what.device).for_freeing(what.device);
+  const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
   const bool ordered = own != nullptr && wait_use(own, what.own, InCapture::never);
   end_use(what.own);
   return ordered && free_on(own, what, InCapture::never);
@@ -184,39 +176,6 @@ void free_now(const Free& what) noexcept {
   std::for_each(what.others, what.others + what.count, end_use);
 }
 
-[[nodiscard]] void* malloc_async(std::size_t bytes, native::stream stream) {
-  const RelaxedCapture relaxed{if_captures_met()};
-  void* block = nullptr;
-  check(driver::malloc_async(block, bytes, stream), operation);
-  return block;
-}
-
-/// Allocates on a stream of the library's own, and lets `slot`'s stream wait for that.
-[[nodiscard]] void* allocate_beside(const Slot& slot, std::size_t bytes) {
-  const native::stream own = own_streams_of(slot.device).for_allocating(slot.device);
-  if (own == nullptr) throw_error(errc::out_of_memory, operation, "no stream could be made to allocate it on");
-  const native::event event = take_event(slot.device, {}, operation);
-  void* block = nullptr;
-  try {
-    block = malloc_async(bytes, own);
-    check(driver::event_record(event, own), operation);
-    check(driver::stream_wait_event(slot.handle, event), operation);
-  } catch (...) {
-    if (block != nullptr) drop(driver::free_async(block, own));
-    return_event(event, slot.device, {});
-    throw;
-  }
-  return_event(event, slot.device, {});
-  return block;
-}
-
-/// Requires: the slot's device is current.
-[[nodiscard]] void* allocate_in_stream_order(const Slot& slot, std::size_t bytes) {
-  if (may_allocate(slot) || is_capturing(slot, operation)) [[likely]]
-    return malloc_async(bytes, slot.handle);
-  return allocate_beside(slot, bytes);
-}
-
 [[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
 
 /// Forgets streams that are gone and have finished, so that a buffer which outlives many streams does not keep an event for each.
@@ -247,7 +206,8 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   try {
     if (has_memory_pools(device)) {
       const ScopedDevice on{slot.device, operation};
-      block = allocate_in_stream_order(slot, bytes);
+      const RelaxedCapture relaxed{if_captures_met()};
+      check(driver::malloc_async(block, bytes, slot.handle), operation);
     } else {
       const ScopedDevice on{device, operation};
       const RelaxedCapture relaxed;

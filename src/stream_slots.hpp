@@ -52,10 +52,6 @@ struct Slot : StreamSlot {
   bool idle_at_end = false;  // whoever ends it has waited for it
 };
 
-/// Whether memory may be allocated and freed on the stream itself. Not on a thread's own default stream: CUDA (seen with 13.0, driver 580)
-/// hangs in its own handler of the thread's end where such a stream still has work to do and memory was allocated on it.
-[[nodiscard]] inline bool may_allocate(const Slot& slot) noexcept { return slot.thread == nullptr; }
-
 /// An address that differs between threads that are alive.
 [[nodiscard]] const void* this_thread_mark() noexcept;
 

@@ -99,6 +99,20 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   return {event != nullptr ? Remainder::State::recorded : Remainder::State::lost, event};
 }
 
+/// Leaves a host function that does nothing behind the work of a thread's default stream. Without one, CUDA's own handler of the thread's
+/// end hangs where work is ahead and the stream has allocated memory or waited for another stream: see docs/decisions.md.
+void let_thread_end(const Slot& slot) noexcept {
+  if (!may_record(slot)) return;
+  const RelaxedCapture relaxed;
+  driver::status s = driver::stream_query(slot.handle);
+  if (driver::is_not_ready(s)) {
+    driver::forget_error(s);
+    s = driver::launch_host_func(
+        slot.handle, [](void*) {}, nullptr);
+  }
+  if (s != driver::ok) driver::forget_error(s);
+}
+
 void destroy_attachments(Slot& slot) noexcept {
   Attachment* each = slot.attachments.exchange(nullptr, std::memory_order_acquire);
   while (each != nullptr) {
@@ -219,6 +233,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // for a runtime call or two
   if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, end_of(slot), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
+  if (slot.thread == this_thread_mark()) let_thread_end(slot);
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;

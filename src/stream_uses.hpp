@@ -42,7 +42,6 @@ class HeldStream {
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
   /// Another thread's own default stream has no handle here: nothing can be recorded on it.
   [[nodiscard]] bool is_reachable() const noexcept { return slot_->thread == nullptr || slot_->thread == this_thread_mark(); }
-  [[nodiscard]] bool may_allocate() const noexcept { return detail::may_allocate(*slot_); }
   [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
   [[nodiscard]] int device() const noexcept { return slot_->device; }
   [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }

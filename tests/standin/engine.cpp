@@ -73,6 +73,7 @@ void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& 
   }
   stream.last = operation;
   if (!operation->is_mark) stream.last_work = operation;
+  if (operation->is_host_function) stream.host_function = operation;
   operation->unmet = operation->before.size();
   pending_.emplace(operation->number, operation);
   if (operation->unmet == 0) {

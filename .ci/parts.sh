@@ -7,6 +7,7 @@ parts=(
   clang_werror
   asan_ubsan
   tsan
+  tsan_standin
   lint
   header_alone
   format
@@ -71,11 +72,24 @@ part_asan_ubsan() {
     -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Dbenchmarks=disabled
 }
 
-part_tsan() {
-  # Kernels that spread addresses widely are more than this sanitizer of g++ 12 and clang 14 can map.
+# Kernels that spread addresses widely are more than this sanitizer of g++ 12 and clang 14 can map.
+under_tsan() {
   setarch "$(uname -m)" -R true 2>/dev/null && under=(setarch "$(uname -m)" -R)
-  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 CXX=g++ build_and_test tsan --suite conformance --suite tool -t 10 -- \
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1
+}
+
+part_tsan() {
+  under_tsan
+  CXX=g++ build_and_test tsan --suite conformance --suite tool -t 10 -- \
     -Db_sanitize=thread -Dbuildtype=debugoptimized -Dbenchmarks=disabled -Dexamples=disabled
+}
+
+# What only a device's backend runs: staging, its workers and rings, copies by the calling thread, device memory. The stand-in is watched, too.
+part_tsan_standin() {
+  find_cuda
+  under_tsan
+  build_gpu cuda_tsan -t 10 'conformance, scheduler eager' 'conformance, scheduler random, seed 1' 'staging, 2 channel(s) of 1024' -- \
+    -Dgpu_backend=cuda -Db_sanitize=thread -Dbuildtype=debugoptimized -Dtools=disabled
 }
 
 # In the build of scripts_test. Here nothing that a rule needs may be missing, so a rule that skips is a rule that did not run.
@@ -144,7 +158,7 @@ build_gpu() {
   [ -f "$folder/build.ninja" ] || CXX=g++ meson setup "$folder" -Dwerror=true -Dexamples=disabled -Dbenchmarks=disabled "$@"
   ninja -C "$folder"
   [ ${#tests[@]} -eq 0 ] && return
-  meson test -C "$folder" --no-rebuild --print-errorlogs "${tests[@]}" | tee "$folder/tests.txt"
+  "${under[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs "${tests[@]}" | tee "$folder/tests.txt"
   [ "${PIPESTATUS[0]}" -eq 0 ] || return 1
   grep -Eq '^Ok: +[1-9]' "$folder/tests.txt" || return 77
 }

@@ -100,7 +100,7 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
 }
 
 /// Leaves a host function that does nothing behind the work of a thread's default stream. Without one, CUDA's own handler of the thread's
-/// end hangs where work is ahead and the stream has allocated memory or waited for another stream: see docs/decisions.md.
+/// end hangs where work is ahead and the stream has allocated memory, or waited for one that has: see docs/decisions.md.
 void let_thread_end(const Slot& slot) noexcept {
   if (!may_record(slot)) return;
   const RelaxedCapture relaxed;

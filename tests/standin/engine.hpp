@@ -66,12 +66,12 @@ struct Stream {
   int priority = 0;
   StreamKind kind = StreamKind::independent;
   OperationPtr last;
-  OperationPtr last_work;            // marks apart
-  OperationPtr legacy_before;        // of the legacy stream, which `last` is behind
-  bool thread_default = false;       // ends with its thread
-  bool needs_host_function = false;  // it has allocated memory, or waited: see refuse_to_end() in state.cpp
-  OperationPtr host_function;        // the last one
-  CapturePtr capture;                // the last one that it was part of
+  OperationPtr last_work;       // marks apart
+  OperationPtr legacy_before;   // of the legacy stream, which `last` is behind
+  bool thread_default = false;  // ends with its thread
+  bool has_allocated = false;   // memory in its order: see refuse_to_end() in state.cpp
+  OperationPtr host_function;   // the last one
+  CapturePtr capture;           // the last one that it was part of
 
   /// What the stream's own progress is asked of: a mark that only the legacy stream holds up is no work of the stream.
   [[nodiscard]] OperationPtr own_last() const {

@@ -131,7 +131,7 @@ vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHa
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().pools) return vendor::not_supported;
     if (!stream->capturing() && breaks_captures()) return vendor::capture_unsupported;
-    if (stream->thread_default) stream->needs_host_function = true;
+    if (stream->thread_default) stream->has_allocated = true;
     return allocate_in_order(memory, size, *stream);
   });
 }

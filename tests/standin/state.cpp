@@ -151,9 +151,9 @@ void refuse_to_end(const ThreadState& thread) {
   if (gettid() == getpid()) return;  // the process ends, which is another matter
   const Lock lock{engine().mutex};
   for (const auto& [number, stream] : thread.default_streams) {
-    if (!stream->needs_host_function || stream->last_work == nullptr || stream->last_work->done) continue;
+    if (!stream->has_allocated || stream->last_work == nullptr || stream->last_work->done) continue;
     if (stream->host_function != nullptr && !stream->host_function->done) continue;
-    std::fputs("stand-in: a thread ends whose default stream has work ahead and has allocated memory or waited: CUDA hangs here\n", stderr);
+    std::fputs("stand-in: a thread ends whose default stream has work ahead and has allocated memory: CUDA hangs here\n", stderr);
     std::abort();
   }
 #else

@@ -177,10 +177,7 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
       return vendor::ok;
     }
     if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_isolation);
-    if (found->record != nullptr) {
-      stream->needs_host_function = true;
-      engine().submit(*stream, std::make_shared<Operation>(), found->record);
-    }
+    if (found->record != nullptr) engine().submit(*stream, std::make_shared<Operation>(), found->record);
     return vendor::ok;
   });
 }

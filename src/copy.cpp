@@ -10,6 +10,7 @@
 #include "scoped_device.hpp"
 #include "short_copy.hpp"
 #include "staging.hpp"
+#include "stream_device.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -78,6 +79,7 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   constexpr const char* operation = "copy";
   detail::enter(operation);
   detail::Slot& slot = detail::live_slot(stream);
+  detail::require_own_thread(slot, operation);
   if (width == 0 || height == 0) return CopyResult::nothing;
   detail::require_rows(to.pointer, to.pitch, width, height, operation);
   detail::require_rows(from.pointer, from.pitch, width, height, operation);

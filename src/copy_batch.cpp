@@ -109,6 +109,7 @@ void sort(const CopyOperation& copy, detail::StreamUse use, Pageable policy, int
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy) {
   detail::enter(operation);
   detail::Slot& slot = detail::live_slot(stream);
+  detail::require_own_thread(slot, operation);
   Sorted sorted = sort_all(slot, {&slot, stream.id()}, operations, policy);
   if (!sorted.fit_graphs) {
     const detail::StreamDevice on{slot, operation};

@@ -9,6 +9,7 @@
 #include "process.hpp"
 #include "relaxed_capture.hpp"
 #include "scoped_device.hpp"
+#include "stream_device.hpp"
 
 #include <runnel/device_resource.hpp>
 #include <runnel/managed_buffer.hpp>
@@ -198,6 +199,7 @@ void free_in_order(DeviceFree* note) noexcept {
 void* allocate_device(StreamRef stream, std::size_t bytes) {
   enter(operation);
   Slot& slot = live_slot(stream);
+  require_own_thread(slot, operation);
   if (bytes == 0) return nullptr;
   watch_thread_exit();
   void* block = nullptr;

@@ -5,6 +5,7 @@
 #include "memory_ranges.hpp"
 #include "process.hpp"
 #include "scoped_device.hpp"
+#include "stream_device.hpp"
 #include "stream_slots.hpp"
 
 #include <runnel/memory.hpp>
@@ -48,6 +49,7 @@ void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char valu
                std::optional<MemoryKind> kind) {
   detail::enter(operation);
   detail::Slot& slot = detail::live_slot(stream);
+  detail::require_own_thread(slot, operation);
   if (width == 0 || height == 0) return;
   detail::require_rows(to, pitch, width, height, operation);
   if (needs_host(to, pitch * (height - 1) + width, kind, {&slot, stream.id()}))
@@ -78,6 +80,7 @@ void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> 
                           std::size_t count) {
   enter(operation);
   Slot& slot = live_slot(stream);
+  require_own_thread(slot, operation);
   if (count == 0) return;
   const std::size_t bytes = byte_size(count, size, operation);
   require_rows(to, bytes, bytes, 1, operation);

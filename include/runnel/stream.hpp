@@ -60,7 +60,8 @@ class StreamRef {
   StreamRef(std::nullptr_t) = delete;  ///< say `device.default_stream()`
   StreamRef(int) = delete;             ///< say `device.default_stream()` or `StreamRef::per_thread_default(device)`
 
-  /// The calling thread's own default stream on that device. The view is for this thread, and ends with it.
+  /// The calling thread's own default stream on that device. The view ends with the thread; used on another thread, it throws
+  /// errc::invalid_argument.
   [[nodiscard]] static StreamRef per_thread_default(Device device);
 
   /// The vendor's handle, as `kernel<<<grid, block, 0, s.native()>>>` takes it. Makes no runtime call.

@@ -64,6 +64,36 @@ TEST_F(DefaultStreams, C035_PerThreadDefaultsAreIndependentLines) {
   mine.synchronize();
 }
 
+TEST_F(DefaultStreams, OfAnotherThreadAreRefused) {
+  const StreamRef theirs = StreamRef::per_thread_default(device());
+  DeviceBuffer<unsigned char> there{100, theirs};
+  std::vector<unsigned char> host(100);
+  Event marked = theirs.record_event();
+  on_thread([&] {
+    Stream mine;
+    Event event;
+    const auto refused = [](auto operation) {
+      return code_of([&] {
+               operation();
+               return 0;
+             }) == errc::invalid_argument;
+    };
+    EXPECT_TRUE(refused([&] { mine.wait_stream(theirs); }));
+    EXPECT_TRUE(refused([&] { theirs.wait_stream(mine); }));
+    EXPECT_TRUE(refused([&] { theirs.wait_event(marked); }));
+    EXPECT_TRUE(refused([&] { event.record(theirs); }));
+    EXPECT_TRUE(refused([&] { theirs.synchronize(); }));
+    EXPECT_TRUE(refused([&] { static_cast<void>(theirs.query()); }));
+    EXPECT_TRUE(refused([&] { theirs.launch_host_func([] {}); }));
+    EXPECT_TRUE(refused([&] { copy(theirs, there, host); }));
+    EXPECT_TRUE(refused([&] { fill(theirs, there, 1); }));
+    EXPECT_TRUE(refused([&] { DeviceBuffer<int>(10, theirs); }));
+    mine.wait_event(marked);
+    mine.synchronize();
+  });
+  theirs.synchronize();
+}
+
 TEST_F(DefaultStreams, C036_PerThreadDefaultWorkOutlivesItsThreadAndTheViewDoesNot) {
   Log log;
   std::optional<StreamRef> view;

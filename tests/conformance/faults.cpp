@@ -286,4 +286,37 @@ TEST_F(FirstUseDeathTest, WithEachAllocationFailing) {
   EXPECT_EQ(end, no_fault);
 }
 
+// The first staged copy starts the workers, so that needs a process of its own, too.
+class FirstStagedCopyDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_none();
+    if (Device::current().pageable_memory_access_uses_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+/// The first copy finds so many threads to start; a later one finds all.
+[[noreturn]] void stage_with_threads(long spared, std::error_code expected) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  const Stream stream;
+  DeviceBuffer<unsigned char> there{size, stream};
+  const auto source = pattern(size, 4);
+  std::vector<unsigned char> back(size);
+  stream.synchronize();
+  std::error_code found;
+  {
+    const ThreadFault fault{spared};
+    found = code_of([&] { return copy(stream, there, source); });
+  }
+  copy(stream, there, source);
+  copy(stream, back, std::as_const(there));
+  stream.synchronize();
+  std::_Exit(found == expected && back == source ? right : wrong);
+}
+
+TEST_F(FirstStagedCopyDeathTest, WithoutThreadsIsOutOfMemoryAndWorksLater) {
+  EXPECT_EXIT(stage_with_threads(0, make_error_code(errc::out_of_memory)), testing::ExitedWithCode(right), "");
+}
+
 }  // namespace

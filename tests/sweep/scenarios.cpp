@@ -505,7 +505,7 @@ void buffers(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
   std::optional<Stream> other, shortlived;
-  c.keeps_streams(1);
+  c.keeps_streams(4);  // what frees memory behind other users
   if (!c.attempt("Stream", [&] { other.emplace(); })) return;
   if (!c.attempt("Stream", [&] { shortlived.emplace(); })) return;
   for (int i = 0; i < 2; ++i) {

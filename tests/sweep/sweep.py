@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -105,7 +106,9 @@ class Sweep:
         for kind, more in (("live_streams", allowed), ("live_device", allowed), ("live_pinned", allowed + PINNED_KEPT)):
             if run.form == "sticky" and kind != "live_streams":
                 continue  # nobody can say any more which streams have passed the memory
-            if report[kind] > base[kind] + more:
+            # How many streams the library makes for itself depends on how far others are: at most what the scenario says.
+            kept = re.search(r"keeps (\d+) streams", output) if kind == "live_streams" else None
+            if report[kind] > max(base[kind], int(kept[1]) if kept else 0) + more:
                 wrong.append(f"{report[kind]} {kind}, without a fault {base[kind]}")
         return wrong
 

@@ -175,8 +175,8 @@ void Checker::finish() {
 int Checker::report(const char* scenario) const {
   const StandinView now = view();
   std::printf("%s: %s; %ld calls, keeps %zu streams, fault in %s (%s, %d), %d thrown, %d absorbed%s%s\n", scenario,
-              violations_ == 0 ? "sound" : "UNSOUND", now.calls, kept_streams_, now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_,
-              seen_.empty() ? "" : ": ", seen_.c_str());
+              violations_ == 0 ? "sound" : "UNSOUND", now.calls, kept_streams_, now.faulted ? now.fault_call : "none", fault_.form.c_str(),
+              fault_.code, thrown_, absorbed_, seen_.empty() ? "" : ": ", seen_.c_str());
   return violations_ == 0 ? 0 : 1;
 }
 

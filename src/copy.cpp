@@ -46,10 +46,6 @@ struct Rows {
   return false;
 }
 
-/// Up to here an idle stream's copies to a device are the driver's own: it puts the bytes among its commands. (To the host it holds the
-/// caller for as long as other streams' copies take.)
-constexpr std::size_t driver_limit = std::size_t{32} << 10;
-
 /// Rows of bytes, and what kind of memory they are in, if that is known.
 struct Place {
   const void* pointer;
@@ -116,7 +112,8 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
     return false;
   };
   const auto inline_by_driver = [&] {
-    if (width * height > driver_limit) return false;
+    // To the host the driver holds the caller for as long as other streams' copies take.
+    if (width * height > detail::driver_limit) return false;
     if (!idle) idle = asked_idle();
     return *idle && enqueue_unless_refused();
   };
@@ -148,6 +145,7 @@ CopyResult checked_copy(StreamRef stream, void* to_pointer, Place to, Place from
   if (on_devices && !detail::single_device() && enqueued_between_devices(transfer, slot.handle, operation)) return CopyResult::direct;
   if (to_kind == MemoryKind::device) detail::reach(slot.device, to.pointer, operation);
   if (from_kind == MemoryKind::device) detail::reach(slot.device, from.pointer, operation);
+  if (from_kind == MemoryKind::pinned) detail::keep_source_for_later(slot, width * height, operation);
   const bool may_be_pinned_in_parts =
       (to_kind == MemoryKind::pinned && !to_in_one_block) || (from_kind == MemoryKind::pinned && !from_in_one_block);
   if ((!pageable && !may_be_pinned_in_parts) || detail::reads_host_page_tables(slot.device)) return pass_on(CopyResult::direct);

@@ -3,6 +3,7 @@
 
 #include "capture.hpp"
 #include "check.hpp"
+#include "idle.hpp"
 #include "memory_ranges.hpp"
 #include "process.hpp"
 #include "scoped_device.hpp"
@@ -66,6 +67,7 @@ struct Sorted {
   std::vector<CopyOperation> direct;
   std::vector<CopyOperation> others;  // which copy_known() knows how to do
   bool fit_graphs = true;             // whether `others` can be part of a graph
+  bool from_pinned = false;           // whether `direct` has copies from pinned memory
   std::size_t nothing = 0;
 };
 
@@ -79,7 +81,10 @@ void sort(const CopyOperation& copy, detail::StreamUse use, Pageable policy, int
   const bool between_hosts = is_host(to) && is_host(from);
   if (pageable && policy == Pageable::refuse)
     detail::throw_error(errc::not_permitted, operation, "an operation has ordinary (pageable) memory, which the policy refuses");
-  if (!pageable && !between_hosts) return sorted.direct.push_back(copy);
+  if (!pageable && !between_hosts) {
+    sorted.from_pinned = sorted.from_pinned || from == MemoryKind::pinned;
+    return sorted.direct.push_back(copy);
+  }
   if (between_hosts ? policy != Pageable::block || !pageable : policy == Pageable::stage && !detail::reads_host_page_tables(device))
     sorted.fit_graphs = false;
   sorted.others.push_back({copy.to, copy.from, copy.bytes, to, from});
@@ -120,6 +125,7 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   CopyBatchResult result{.nothing = sorted.nothing};
   {
     const detail::ScopedDevice on{slot.device, operation};
+    if (sorted.from_pinned) detail::keep_source_for_later(slot, 0, operation);  // some of them may be small
     Lists lists;
     for (const CopyOperation& copy : sorted.direct) lists.add(copy);
     if (enqueue(slot.handle, lists))

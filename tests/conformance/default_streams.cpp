@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases 34 to 42: the null stream and the per-thread default streams.
+#include <array>
+
 #include "support.hpp"
 
 namespace {
@@ -62,6 +64,42 @@ TEST_F(DefaultStreams, C035_PerThreadDefaultsAreIndependentLines) {
   EXPECT_FALSE(mine.query());
   gate.open();
   mine.synchronize();
+}
+
+/// A host function of one stream writes the pinned source of a copy on another one, which only the default stream's rule puts behind it.
+class SmallCopyBehindTheDefaultStream : public Conformance, public testing::WithParamInterface<std::size_t> {
+ protected:
+  void expect_new_bytes(StreamRef writer, StreamRef copier, bool batch) {
+    const std::size_t size = GetParam();
+    PinnedBuffer<unsigned char> source{size};
+    DeviceBuffer<unsigned char> there{size, copier};
+    std::vector<unsigned char> back(size);
+    std::fill(source.begin(), source.end(), 1);
+    copier.synchronize();
+    Gate gate;
+    gate.close_on(writer);
+    writer.launch_host_func([&] { std::fill(source.begin(), source.end(), 2); });
+    if (batch)
+      copy_batch(copier, std::array{copy_operation(there, source)});
+    else
+      copy(copier, there, source);
+    gate.open();
+    copy(copier, back, std::as_const(there));
+    copier.synchronize();
+    EXPECT_EQ(std::count(back.begin(), back.end(), 2), static_cast<std::ptrdiff_t>(size));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, SmallCopyBehindTheDefaultStream, testing::Values(16, 1000, 4096, 20'000, 100'000));
+
+TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
+  const Stream blocking{StreamOptions{.blocking = true}};
+  const StreamRef legacy = device().default_stream(), own = StreamRef::per_thread_default(device());
+  for (const bool batch : {false, true}) {
+    expect_new_bytes(legacy, blocking, batch);
+    expect_new_bytes(legacy, own, batch);
+    expect_new_bytes(blocking, legacy, batch);
+    expect_new_bytes(own, legacy, batch);
+  }
 }
 
 TEST_F(DefaultStreams, OfAnotherThreadAreRefused) {

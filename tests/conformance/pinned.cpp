@@ -409,7 +409,10 @@ TEST_F(PinnedPool, C130_ForeignPointersAreRefusedByRecord) {
                               static_cast<const void*>(ordinary.data()), static_cast<const void*>(there.data()), freed})
     EXPECT_EQ(code_of([&] { record_use(pointer, stream); }), errc::invalid_argument);
   const Buffer buffer{size};
-  EXPECT_EQ(code_of([&] { record_use(buffer.data() + block, stream); }), errc::invalid_argument) << "one past the end";
+  // Where the runtime put another block right behind this one, the address is in that.
+  if (pointer_info(buffer.data() + block).kind == MemoryKind::pageable) {
+    EXPECT_EQ(code_of([&] { record_use(buffer.data() + block, stream); }), errc::invalid_argument) << "one past the end";
+  }
   const Stream moved{std::move(stream)};
   EXPECT_EQ(code_of([&] { buffer.record_use(stream); }), errc::invalid_handle);
 }

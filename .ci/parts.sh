@@ -88,7 +88,7 @@ part_tsan() {
 part_tsan_standin() {
   find_cuda
   under_tsan
-  build_gpu cuda_tsan -t 10 'conformance, scheduler eager' 'conformance, scheduler random, seed 1' 'staging, 2 channel(s) of 1024' -- \
+  build_gpu cuda_tsan -t 10 'conformance, scheduler random, seed 1' 'staging, 2 channel(s) of 1024' -- \
     -Dgpu_backend=cuda -Db_sanitize=thread -Dbuildtype=debugoptimized -Dtools=disabled
 }
 

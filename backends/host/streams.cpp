@@ -50,7 +50,7 @@ thread_local constinit ThreadStreams* thread_streams = nullptr;
 
 void end_thread_streams(void*) noexcept {
   const std::unique_ptr<ThreadStreams> ended{std::exchange(thread_streams, nullptr)};
-  if (ended->process != getpid()) return;  // a forked child, where the device's lock may be held for good
+  if (ended->process != getpid()) return;  // a forked child, where a thread that is not there may hold the lock
   for (native::host_stream* const stream : ended->streams)
     if (stream != nullptr) destroy(stream);
 }

@@ -162,7 +162,7 @@ void refuse_to_end(const ThreadState& thread) {
 }
 }  // namespace
 
-// Freed never: threads that end while the process exits may still ask, and captures are told apart by the address.
+// Never freed: threads that end while the process exits may still ask, and captures are told apart by the address.
 ThreadState& this_thread() {
   thread_local struct Ending {
     ~Ending() { refuse_to_end(*state); }

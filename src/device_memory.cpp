@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device_memory.hpp"
 
-#include "capture.hpp"
 #include "check.hpp"
 #include "counters.hpp"
 #include "device_table.hpp"

@@ -71,7 +71,7 @@ StagingOptions StagingRings::options() {
   return *options_;
 }
 
-/// The stream's own, or else the smallest that nobody uses, of those that are large enough. Moved by the workers is not enough: the stream
+/// The stream's own ring, or else the smallest unused one that is large enough. That the workers are done is not enough: the stream
 /// before may still have to read the slots, and the next one would wait, perhaps in the same channel, for values behind it.
 Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
   Ring* best = nullptr;

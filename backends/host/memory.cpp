@@ -73,7 +73,7 @@ using Memory = std::unique_ptr<void, Free>;
 
 [[nodiscard]] std::size_t rounded(std::size_t bytes) noexcept { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Takes a block out of the books; whoever gets it frees its memory. Requires: the lock is held.
+/// Takes a block out of the books; the caller frees its memory. Requires: the lock is held.
 [[nodiscard]] BlockMap::node_type take_out(BlockMap::iterator place) noexcept {
   Block& block = place->second;
   if (block.info.kind == MemoryKind::device) {

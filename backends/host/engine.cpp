@@ -242,17 +242,7 @@ LaneList Lane::take_woken() noexcept {
     (number > done ? parked : woken).push_back(std::move(lane));
   }
   parked_ = std::move(parked);
-  bool wake = false;
-  for (Sleeper** place = &sleepers_; *place != nullptr;) {
-    if ((*place)->number > done) {
-      first = std::min(first, (*place)->number);
-      place = &(*place)->next;
-      continue;
-    }
-    Sleeper* const sleeper = std::exchange(*place, (*place)->next);
-    sleeper->done = wake = true;
-  }
-  if (wake) waiters_wake_.notify_all();  // under the lock: a sleeper that has seen `done` may be gone at once
+  waiters_wake_.notify_all();  // under the lock; a thread that has to wait longer announces its number again
   first_awaited_.store(first, std::memory_order_seq_cst);
   return woken;
 }
@@ -274,10 +264,7 @@ void Lane::wait_until(std::uint64_t number, bool spin) {
   const auto is_done = [&] { return completed() >= number; };
   if (is_done() || (spin && spin_for(is_done))) return;
   std::unique_lock lock{waiters_mutex_};
-  if (!announce_waiter(number)) return;
-  Sleeper self{number, false, sleepers_};
-  sleepers_ = &self;
-  waiters_wake_.wait(lock, [&] { return self.done; });
+  while (announce_waiter(number)) waiters_wake_.wait(lock);
 }
 
 /// Waits for some room more than one task's, so that a full lane does not wake its callers for each task.

@@ -105,13 +105,6 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   friend class LaneList;
 
-  /// A thread asleep in `wait_until`.
-  struct Sleeper {
-    std::uint64_t number;
-    bool done = false;
-    Sleeper* next = nullptr;
-  };
-
   /// Appends a task; `move_in` moves `work` into its payload.
   std::uint64_t append(void (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work);
   /// False if there is more to run; else the lane is idle from then on, and may be started by anyone.
@@ -120,7 +113,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   [[nodiscard]] Task& front() noexcept;
   void complete_one() noexcept;
   void wake_waiters() noexcept;
-  /// Wakes the sleepers and takes out the lanes whose number is done.
+  /// Wakes the threads in `wait_until` and takes out the lanes whose number is done.
   [[nodiscard]] LaneList take_woken() noexcept;
   /// Parks a lane until `number` is done. False, with nothing done, if it is done already.
   [[nodiscard]] bool park(LanePtr lane, std::uint64_t number) noexcept;
@@ -147,7 +140,6 @@ class Lane : public std::enable_shared_from_this<Lane> {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::atomic<std::uint64_t> first_awaited_{none};  // the smallest number that a waiter waits for, or a smaller one
   LaneList parked_;                                 // behind this lane
-  Sleeper* sleepers_ = nullptr;                     // on their own stacks
 
   LanePtr next_;                  // in whichever list this lane is
   std::uint64_t parked_for_ = 0;  // what this lane waits for while it is parked behind another

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <runnel/detail/driver.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::driver {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
   return rt::copy_async(to, from, bytes, rt::copy_default, stream);
@@ -42,4 +42,4 @@ status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size
 // Both vendors' documentation: a copy from or to unpinned memory is staged, and holds its caller.
 bool copies_pageable_asynchronously() noexcept { return false; }
 
-}  // namespace runnel::inline RUNNEL_ABI::driver
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <runnel/detail/driver.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include <charconv>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::driver {
+namespace runnel::inline RUNNEL_ABI::backend {
 namespace {
 
 // No runtime tells how many queues streams share; each reads the number from its own environment variable.
@@ -93,4 +93,4 @@ status driver_version(int& version) noexcept {
   return rt::driver_get_version(&version);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::driver
+}  // namespace runnel::inline RUNNEL_ABI::backend

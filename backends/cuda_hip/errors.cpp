@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <runnel/detail/driver.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::driver {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 // By number: HIP took CUDA's numbers over (and later some of its names), but each version of either header knows only a part of them,
 // and a library must be able to name what a newer runtime answers.
@@ -180,4 +180,6 @@ void forget_error(status s) noexcept {
   if (rt::peek_at_last_error() == static_cast<rt::error>(s)) static_cast<void>(rt::get_last_error());
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::driver
+bool is_not_ready(status s) noexcept { return s == rt::not_ready; }
+
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <runnel/detail/driver.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include <cstdint>
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::driver {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 status malloc_host(void*& memory, std::size_t bytes) noexcept { return rt::malloc_host(&memory, bytes, rt::malloc_host_flags); }
 
@@ -60,4 +60,4 @@ status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   return ok;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::driver
+}  // namespace runnel::inline RUNNEL_ABI::backend

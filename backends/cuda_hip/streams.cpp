@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <runnel/detail/driver.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::driver {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 native::stream default_stream() noexcept { return nullptr; }
 
@@ -16,8 +16,6 @@ status stream_create(native::stream& stream, bool blocking, int priority) noexce
 status stream_destroy(native::stream stream) noexcept { return rt::stream_destroy(stream); }
 
 status stream_query(native::stream stream) noexcept { return rt::stream_query(stream); }
-
-bool is_not_ready(status s) noexcept { return s == rt::not_ready; }
 
 status stream_synchronize(native::stream stream) noexcept { return rt::stream_synchronize(stream); }
 
@@ -46,8 +44,6 @@ status exchange_capture_mode(CaptureMode& mode) noexcept {
   return s;
 }
 
-status stream_wait_event(native::stream stream, native::event event) noexcept { return rt::stream_wait_event(stream, event, 0); }
-
 void name_stream(native::stream stream, const char* name) noexcept { rt::name_stream(stream, name); }
 
 void push_range(const char* name) noexcept { rt::push_range(name); }
@@ -69,4 +65,4 @@ status stream_write_value(native::stream stream, std::uint32_t* place, std::uint
   return rt::stream_write_value(stream, place, value);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::driver
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::driver {
+namespace runnel::inline RUNNEL_ABI::backend {
 
 using host::guarded;
 
@@ -81,4 +81,4 @@ status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size
   });
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::driver
+}  // namespace runnel::inline RUNNEL_ABI::backend

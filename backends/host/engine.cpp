@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.hpp"
 
-#include "immortal.hpp"
-#include "relax.hpp"
+#include "base/immortal.hpp"
+#include "base/relax.hpp"
 
 #include <pthread.h>
 #include <sched.h>

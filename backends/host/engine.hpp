@@ -5,7 +5,7 @@
 /// an event is a lane and a number, recording one costs no allocation, and waiting for one that has happened costs nothing at all.
 #pragma once
 
-#include "spin_lock.hpp"
+#include "base/spin_lock.hpp"
 
 #include <runnel/config.hpp>
 

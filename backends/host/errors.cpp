@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <runnel/detail/driver.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include <array>
 
-namespace runnel::inline RUNNEL_ABI::driver {
+namespace runnel::inline RUNNEL_ABI::backend {
 namespace {
 
 struct Row {
@@ -45,4 +45,4 @@ const char* error_text(status s) noexcept { return rows[row_of(s)].text; }
 void forget_error(status) noexcept {}  // nothing is kept
 bool is_not_ready(status s) noexcept { return s == static_cast<status>(errc::not_ready); }
 
-}  // namespace runnel::inline RUNNEL_ABI::driver
+}  // namespace runnel::inline RUNNEL_ABI::backend

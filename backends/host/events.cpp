@@ -26,19 +26,19 @@ struct Mark {
 }  // namespace host
 
 struct native::host_event {
-  explicit host_event(driver::EventKind with) noexcept : kind{with} {}
+  explicit host_event(backend::EventKind with) noexcept : kind{with} {}
 
   [[nodiscard]] host::Mark read() const {
     const std::lock_guard lock{mutex};
     return mark;
   }
 
-  const driver::EventKind kind;
+  const backend::EventKind kind;
   mutable std::mutex mutex;  // two threads may record at once: one of the marks stays, whole
   host::Mark mark;
 };
 
-namespace driver {
+namespace backend {
 
 using host::guarded;
 
@@ -106,5 +106,5 @@ status stream_wait_event(native::stream handle, native::event event) noexcept {
   });
 }
 
-}  // namespace driver
+}  // namespace backend
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "immortal.hpp"
+#include "base/immortal.hpp"
 #include "state.hpp"
 
 #include <algorithm>
@@ -181,7 +181,7 @@ std::size_t for_each_claim(int device, const Lane* own, std::size_t missing, F c
 
 /// `reserve` makes sure of the device's memory.
 template <class F>
-driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F reserve) {
+backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F reserve) {
   const bool on_device = info.kind == MemoryKind::device;
   if (bytes > SIZE_MAX - alignment || (on_device && bytes > memory_of_device())) return status_of(errc::out_of_memory);
   if (on_device) free_without_task(info.device.ordinal());
@@ -193,9 +193,9 @@ driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F r
   const std::lock_guard lock{blocks().mutex};
   blocks().by_address.insert(single.extract(single.begin()));
   pointer = memory.release();
-  return driver::ok;
+  return backend::ok;
 }
-driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
+backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
   return allocate(pointer, bytes, info, [] { return true; });
 }
 
@@ -208,7 +208,7 @@ driver::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
   return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? place : none;
 }
 
-driver::status release(void* pointer, MemoryKind kind) {
+backend::status release(void* pointer, MemoryKind kind) {
   BlockMap::node_type block;
   {
     const std::lock_guard lock{blocks().mutex};
@@ -217,7 +217,7 @@ driver::status release(void* pointer, MemoryKind kind) {
     block = take_out(place);
   }
   std::free(pointer);
-  return driver::ok;
+  return backend::ok;
 }
 
 /// What a free's task does.
@@ -231,7 +231,7 @@ void finish_free(void* pointer) noexcept {
 }
 
 /// Enqueues a free. Where there is no memory for that, the block waits for an idle device; it never fails for want of memory.
-driver::status release_in_order(void* pointer, native::host_stream& stream) {
+backend::status release_in_order(void* pointer, native::host_stream& stream) {
   stream.lane->wait_for_room();
   std::optional<OrderedSubmission> in_order;
   try {
@@ -254,10 +254,10 @@ driver::status release_in_order(void* pointer, native::host_stream& stream) {
     blocks().without_task.fetch_add(1, std::memory_order_relaxed);
   else if (block.info.kind == MemoryKind::device)
     pending_of(block.info.device.ordinal()).add(block);
-  return driver::ok;
+  return backend::ok;
 }
 
-driver::status mark_pinned(void* pointer, std::size_t bytes) {
+backend::status mark_pinned(void* pointer, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   const std::lock_guard lock{blocks().mutex};
   const auto after = blocks().by_address.upper_bound(begin);
@@ -267,21 +267,21 @@ driver::status mark_pinned(void* pointer, std::size_t bytes) {
     if (begin < start + block.bytes) return invalid_argument;
   }
   blocks().by_address.emplace_hint(after, begin, Block{bytes, {MemoryKind::pinned, Device{0}}, true});
-  return driver::ok;
+  return backend::ok;
 }
 
-driver::status unmark_pinned(void* pointer) {
+backend::status unmark_pinned(void* pointer) {
   const std::lock_guard lock{blocks().mutex};
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (place == blocks().by_address.end() || !place->second.registered) return invalid_argument;
   blocks().by_address.erase(place);
-  return driver::ok;
+  return backend::ok;
 }
 
 }  // namespace
 }  // namespace host
 
-namespace driver {
+namespace backend {
 
 using host::guarded;
 
@@ -348,5 +348,5 @@ status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   return ok;
 }
 
-}  // namespace driver
+}  // namespace backend
 }  // namespace runnel::inline RUNNEL_ABI

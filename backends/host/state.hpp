@@ -4,7 +4,7 @@
 
 #include "engine.hpp"
 
-#include <runnel/detail/driver.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include <cstddef>
 #include <list>
@@ -35,12 +35,12 @@ struct native::host_stream {
 namespace host {
 
 /// The host backend's status is the portable code itself.
-[[nodiscard]] constexpr driver::status status_of(errc code) noexcept { return static_cast<driver::status>(code); }
-inline constexpr driver::status invalid_argument = status_of(errc::invalid_argument);
+[[nodiscard]] constexpr backend::status status_of(errc code) noexcept { return static_cast<backend::status>(code); }
+inline constexpr backend::status invalid_argument = status_of(errc::invalid_argument);
 
 /// Runs `body`, which may run out of memory, for a function that must not throw.
 template <class F>
-[[nodiscard]] driver::status guarded(F body) noexcept {
+[[nodiscard]] backend::status guarded(F body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
-#include "thread_end.hpp"
+#include "base/thread_end.hpp"
 
 #include <unistd.h>
 
@@ -140,7 +140,7 @@ bool has_finished(native::host_stream& stream) {
 
 }  // namespace host
 
-namespace driver {
+namespace backend {
 
 using host::guarded;
 
@@ -218,5 +218,5 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
 
 bool forgets_host_functions() noexcept { return false; }
 
-}  // namespace driver
+}  // namespace backend
 }  // namespace runnel::inline RUNNEL_ABI

@@ -84,14 +84,14 @@ class Capture : public testing::Test {
   std::optional<Stream> stream_;
 };
 
-TEST_F(Capture, C180_IsCapturingIsTrueInsideAndFalseOutside) {
+TEST_F(Capture, IsCapturingIsTrueDuringACaptureOnly) {
   EXPECT_FALSE(stream().is_capturing());
   begin();
   EXPECT_TRUE(stream().is_capturing());
   end();
 }
 
-TEST_F(Capture, C181_EventsCarryTheCaptureToOtherStreams) {
+TEST_F(Capture, AStreamThatWaitsForACapturedOneJoinsTheCapture) {
   const Stream other;
   begin();
   other.wait_stream(stream());
@@ -106,7 +106,7 @@ TEST_F(Capture, C181_EventsCarryTheCaptureToOtherStreams) {
   event.synchronize();
 }
 
-TEST_F(Capture, C184_WaitingForACapturingStreamIsRefusedAndLeavesTheCaptureWhole) {
+TEST_F(Capture, WaitingForACapturedStreamIsRefusedAndKeepsTheCapture) {
   using namespace std::chrono_literals;
   begin();
   EXPECT_EQ(code_of([&] {
@@ -119,7 +119,7 @@ TEST_F(Capture, C184_WaitingForACapturingStreamIsRefusedAndLeavesTheCaptureWhole
   stream().synchronize();
 }
 
-TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedBeforeAnythingIs) {
+TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
   constexpr std::size_t size = std::size_t{1} << 20;
   const Stream outside;
   DeviceBuffer<unsigned char> there{size, outside};
@@ -137,7 +137,7 @@ TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedBeforeAnythingIs) {
   }
 }
 
-TEST_F(Capture, OfABlockingStreamIsNotBrokenByCopiesOfAnother) {
+TEST_F(Capture, OfABlockingStreamSurvivesCopiesOnAnotherBlockingStream) {
   constexpr std::size_t size = std::size_t{1} << 20;
   const Stream captured{StreamOptions{.blocking = true}}, other{StreamOptions{.blocking = true}};
   DeviceBuffer<unsigned char> there{size, other};
@@ -156,7 +156,7 @@ TEST_F(Capture, OfABlockingStreamIsNotBrokenByCopiesOfAnother) {
   }
 }
 
-TEST_F(Capture, C165_FunctionsThatRunOnceAreRefused) {
+TEST_F(Capture, HostFunctionsAreRefused) {
   begin();
   bool ran = false;
   EXPECT_EQ(code_of([&] {
@@ -172,7 +172,7 @@ TEST_F(Capture, C165_FunctionsThatRunOnceAreRefused) {
   EXPECT_TRUE(ran);
 }
 
-TEST_F(Capture, CopiesOfPinnedMemoryAreCapturedAndOrdinaryMemoryIsRefused) {
+TEST_F(Capture, PinnedCopiesAreCapturedAndLargePageableCopiesAreRefused) {
   constexpr std::size_t size = std::size_t{1} << 20;
   DeviceBuffer<unsigned char> there{size, stream()};
   std::vector<unsigned char> ordinary(size, 1);
@@ -194,7 +194,7 @@ TEST_F(Capture, CopiesOfPinnedMemoryAreCapturedAndOrdinaryMemoryIsRefused) {
 
 // A query costs as much as a small copy's call may cost more than the runtime's, so nobody asks before it: these are refused by name too,
 // but the capture is over, as with the runtime's own calls.
-TEST_F(Capture, C185_QueriesAndSmallCopiesOfOrdinaryMemoryAreRefusedAndEndTheCapture) {
+TEST_F(Capture, QueriesAndSmallPageableCopiesAreRefusedAndEndTheCapture) {
   DeviceBuffer<int> there{10, stream()};
   const std::vector<int> ordinary(10);
   stream().synchronize();
@@ -222,7 +222,7 @@ TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
   EXPECT_EQ(CALL(Free)(memory), API(Success));
 }
 
-TEST_F(Capture, C188_ThePinnedPoolAsksNothingOfACapture) {
+TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
   constexpr std::size_t size = std::size_t{3} << 20;
   DeviceBuffer<unsigned char> there{size, stream()};
   for (const Mode mode : strict_modes) {
@@ -251,7 +251,7 @@ TEST_F(Capture, C188_ThePinnedPoolAsksNothingOfACapture) {
   }
 }
 
-TEST_F(Capture, C188_MemoryIsMadeAndGivenBackInACapture) {
+TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
   constexpr std::size_t size = std::size_t{7} << 20;
   std::vector<unsigned char> ordinary(size);
   for (const Mode mode : strict_modes) {
@@ -283,7 +283,7 @@ TEST_F(Capture, C188_MemoryIsMadeAndGivenBackInACapture) {
   }
 }
 
-TEST_F(Capture, C188_OtherThreadsGoOnBesideACaptureOfAllThreads) {
+TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   constexpr std::size_t size = std::size_t{6} << 20;
   const Stream other;
   const std::vector<unsigned char> ordinary(size, 4);
@@ -333,7 +333,7 @@ std::size_t device_memory_in_use() {
 }
 
 // Once the library knows that there are captures; before, the runtime's rule holds.
-TEST_F(Capture, C188_DeviceMemoryIsMadeAndGivenBackBesideACapture) {
+TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
   if (!stream().device().memory_pools()) GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
   const Stream other;
   other.device().synchronize();
@@ -354,7 +354,7 @@ TEST_F(Capture, C188_DeviceMemoryIsMadeAndGivenBackBesideACapture) {
   }
 }
 
-TEST_F(Capture, TheThreadsOwnModeStaysAsItIs) {
+TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
   constexpr std::size_t size = std::size_t{2} << 20;
   for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)}) {
     Mode swapped = mode;
@@ -369,7 +369,7 @@ TEST_F(Capture, TheThreadsOwnModeStaysAsItIs) {
   }
 }
 
-TEST_F(Capture, AStreamThatEndsInACaptureLeavesNothingToAsk) {
+TEST_F(Capture, AStreamDestroyedDuringACaptureIsNotQueriedLater) {
   constexpr std::size_t size = std::size_t{5} << 20;
   { const PinnedBuffer<unsigned char> cached{size}; }
   DeviceBuffer<unsigned char> there{size, stream()};

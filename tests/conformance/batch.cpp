@@ -15,7 +15,7 @@ using Batch = Conformance;
 constexpr std::size_t count = 64;
 constexpr std::size_t piece = 3000;
 
-TEST_F(Batch, CarriesAllOperationsInStreamOrder) {
+TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
   Stream stream;
   PinnedBuffer<int> source{count * piece}, result{count * piece};
   DeviceBuffer<int> there{count * piece, stream};
@@ -57,7 +57,7 @@ TEST_F(Batch, MixesKindsOfMemory) {
   EXPECT_EQ(pinned_too[999], 2);
 }
 
-TEST_F(Batch, ChecksAllBeforeAnythingIsEnqueued) {
+TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   Stream stream;
   PinnedBuffer<int> memory{100}, other{100};
   std::fill(memory.begin(), memory.end(), 1);
@@ -80,7 +80,7 @@ TEST_F(Batch, ChecksAllBeforeAnythingIsEnqueued) {
   EXPECT_EQ(code_of([&] { return copy_operation(memory, std::vector<int>(99)); }), errc::invalid_argument);
 }
 
-TEST_F(Batch, NothingAndOne) {
+TEST_F(Batch, CopiesNoneOrOneOperation) {
   Stream stream;
   PinnedBuffer<int> memory{4}, other{4};
   std::fill(other.begin(), other.end(), 3);
@@ -93,7 +93,7 @@ TEST_F(Batch, NothingAndOne) {
   EXPECT_EQ(memory[3], 3);
 }
 
-TEST_F(Batch, OnBothDefaultStreams) {
+TEST_F(Batch, RunsOnBothDefaultStreams) {
   PinnedBuffer<int> source{2 * piece}, result{2 * piece};
   std::iota(source.begin(), source.end(), 0);
   const std::array streams{device().default_stream(), StreamRef::per_thread_default(device())};

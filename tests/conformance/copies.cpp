@@ -55,7 +55,7 @@ void expect_round_trip(StreamRef stream, std::size_t size) {
     }
 }
 
-TEST_F(Copies, C144_C145_C148_RoundTripsBetweenAllKindsAndSizes) {
+TEST_F(Copies, RoundTripBetweenAllKindsOfMemoryAtAllSizes) {
   Stream stream;
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{1}, std::size_t{3}, page / 2, page - 1, page, page + 1, 2 * page, (std::size_t{64} << 10) - 1,
@@ -63,7 +63,7 @@ TEST_F(Copies, C144_C145_C148_RoundTripsBetweenAllKindsAndSizes) {
     expect_round_trip(stream, size);
 }
 
-TEST_F(Copies, C145_MoreThan2GiB) {
+TEST_F(Copies, RoundTripOfMoreThan2GiB) {
   if (!long_tests()) GTEST_SKIP() << "RUNNEL_LONG_TESTS is not set";
   constexpr std::size_t size = (std::size_t{1} << 31) + 1;
   Stream stream;
@@ -76,7 +76,7 @@ TEST_F(Copies, C145_MoreThan2GiB) {
   EXPECT_TRUE(result == source);
 }
 
-TEST_F(Copies, C146_ZeroBytesAreANoOpWithNullToo) {
+TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -90,7 +90,7 @@ TEST_F(Copies, C146_ZeroBytesAreANoOpWithNullToo) {
   fill(stream, std::span<int>{}, 1);
 }
 
-TEST_F(Copies, C147_NullWithASizeThrows) {
+TEST_F(Copies, NullPointersWithASizeAreRefused) {
   Stream stream;
   std::vector<int> host(4);
   const std::span<int> null{static_cast<int*>(nullptr), 4};
@@ -105,7 +105,7 @@ TEST_F(Copies, C147_NullWithASizeThrows) {
   EXPECT_EQ(code_of([&] { fill(stream, null, 1); }), errc::invalid_argument);
 }
 
-TEST_F(Copies, C147_DifferentSizesThrow) {
+TEST_F(Copies, DifferentSizesAreRefused) {
   Stream stream;
   std::vector<int> three(3), four(4);
   DeviceBuffer<int> five{5, stream};
@@ -115,7 +115,7 @@ TEST_F(Copies, C147_DifferentSizesThrow) {
   EXPECT_EQ(code_of([&] { return copy(stream, four, five.span().subspan(0, 3)); }), errc::invalid_argument);
 }
 
-TEST_F(Copies, C148_InteriorPointersAreRecognised) {
+TEST_F(Copies, InteriorDevicePointersAreRecognised) {
   Stream stream;
   DeviceBuffer<int> there{8, stream};
   const std::vector<int> source{1, 2, 3};
@@ -130,7 +130,7 @@ TEST_F(Copies, C148_InteriorPointersAreRecognised) {
   EXPECT_EQ(info.device, device());
 }
 
-TEST_F(Copies, C148_PointerInfoTellsKindsApart) {
+TEST_F(Copies, PointerInfoTellsPinnedFromPageableMemory) {
   int pageable = 0;
   PinnedBuffer<int> pinned(100);
   EXPECT_EQ(pointer_info(pinned.data()).kind, MemoryKind::pinned);
@@ -139,7 +139,7 @@ TEST_F(Copies, C148_PointerInfoTellsKindsApart) {
   EXPECT_EQ(pointer_info(nullptr).kind, MemoryKind::pageable);
 }
 
-TEST_F(Copies, C150_C151_PinnedReturnsAtOnceBothWays) {
+TEST_F(Copies, PinnedCopiesReturnAtOnceBothWays) {
   Stream stream;
   DeviceBuffer<unsigned char> there{large, stream};
   PinnedBuffer<unsigned char> source{large}, result{large};
@@ -158,7 +158,7 @@ TEST_F(Copies, C150_C151_PinnedReturnsAtOnceBothWays) {
   EXPECT_TRUE(std::equal(result.begin(), result.end(), expected.begin()));
 }
 
-TEST_F(Copies, C152_C153_StagedPageableReturnsAtOnceBothWays) {
+TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
   for (const std::size_t size : {std::size_t{100}, std::size_t{64} << 10, large, std::size_t{9} << 20}) {
     Stream stream;
     DeviceBuffer<unsigned char> there{size, stream};
@@ -180,7 +180,7 @@ TEST_F(Copies, C152_C153_StagedPageableReturnsAtOnceBothWays) {
   }
 }
 
-TEST_F(Copies, C152_C153_HostToHostReturnsAtOnce) {
+TEST_F(Copies, HostToHostCopiesReturnAtOnce) {
   for (const std::size_t size : {std::size_t{100}, large})
     for (const MemoryKind first : {MemoryKind::pageable, MemoryKind::pinned})
       for (const MemoryKind second : {MemoryKind::pageable, MemoryKind::pinned}) {
@@ -199,7 +199,7 @@ TEST_F(Copies, C152_C153_HostToHostReturnsAtOnce) {
       }
 }
 
-TEST_F(Copies, C152_BlockedDeviceToHostHoldsTheCallerUntilTheBytesAreThere) {
+TEST_F(Copies, BlockingDeviceToHostCopiesReturnWhenTheBytesHaveArrived) {
   Stream stream;
   DeviceBuffer<unsigned char> there{large, stream};
   const Bytes source = pattern(large);
@@ -214,7 +214,7 @@ TEST_F(Copies, C152_BlockedDeviceToHostHoldsTheCallerUntilTheBytesAreThere) {
   EXPECT_TRUE(result == source);
 }
 
-TEST_F(Copies, C153_BlockedHostToDeviceLeavesTheSourceFree) {
+TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   Stream stream;
   DeviceBuffer<unsigned char> there{large, stream};
   Bytes source = pattern(large);
@@ -232,7 +232,7 @@ TEST_F(Copies, C153_BlockedHostToDeviceLeavesTheSourceFree) {
   EXPECT_TRUE(result == expected);
 }
 
-TEST_F(Copies, C153_RefuseThrowsForPageableMemoryAndEnqueuesNothing) {
+TEST_F(Copies, RefusedPageableCopiesEnqueueNothing) {
   Stream stream;
   Bytes host(page);
   DeviceBuffer<unsigned char> there{page, stream};
@@ -246,7 +246,7 @@ TEST_F(Copies, C153_RefuseThrowsForPageableMemoryAndEnqueuesNothing) {
   EXPECT_EQ(host[0], 3);
 }
 
-TEST_F(Copies, C153_ThePolicyIsTheThreads) {
+TEST_F(Copies, TheDefaultPageablePolicyIsPerThread) {
   Stream stream;
   Bytes host(page);
   DeviceBuffer<unsigned char> there{page, stream};
@@ -261,7 +261,7 @@ TEST_F(Copies, C153_ThePolicyIsTheThreads) {
   stream.synchronize();
 }
 
-TEST_F(Copies, C154_WhatWasTakenAtTheCallNeedsNoSource) {
+TEST_F(Copies, InlinedCopiesAndFillValuesNeedNoSourceAfterTheCall) {
   Stream stream;
   DeviceBuffer<int> there{64, stream};
   std::vector<int> source(64, 5), result(64), filled(64);
@@ -281,7 +281,7 @@ TEST_F(Copies, C154_WhatWasTakenAtTheCallNeedsNoSource) {
   EXPECT_EQ(filled, std::vector<int>(64, 9));
 }
 
-TEST_F(Copies, C154_BuffersDestroyedBehindPendingWorkAreFreedAfterIt) {
+TEST_F(Copies, DeviceBuffersDestroyedWithPendingCopiesAreFreedAfterThem) {
   Stream stream;
   const Bytes source = pattern(large);
   Bytes result(large);
@@ -294,7 +294,7 @@ TEST_F(Copies, C154_BuffersDestroyedBehindPendingWorkAreFreedAfterIt) {
   EXPECT_TRUE(result == source);
 }
 
-TEST_F(Copies, C156_TheSamePlaceIsNothingToDo) {
+TEST_F(Copies, CopyingARangeOntoItselfIsANoOp) {
   Stream stream;
   DeviceBuffer<int> there{4, stream};
   std::vector<int> host(4);
@@ -303,7 +303,7 @@ TEST_F(Copies, C156_TheSamePlaceIsNothingToDo) {
   EXPECT_EQ(copy_2d(stream, there.data(), 8, there.data(), 8, 4, 2), CopyResult::nothing);
 }
 
-TEST_F(Copies, C157_RangesThatOverlapInPartAreRefused) {
+TEST_F(Copies, PartlyOverlappingRangesAreRefused) {
   Stream stream;
   DeviceBuffer<unsigned char> there{64, stream};
   Bytes host(64);
@@ -315,7 +315,7 @@ TEST_F(Copies, C157_RangesThatOverlapInPartAreRefused) {
   stream.synchronize();
 }
 
-TEST_F(Copies, C158_RowsWithDifferentPitches) {
+TEST_F(Copies, RowsWithDifferentPitchesAreCopied) {
   constexpr std::size_t width = 5, height = 7, host_pitch = 11, device_pitch = 16;
   Stream stream;
   const Bytes source = pattern(host_pitch * height);
@@ -329,7 +329,7 @@ TEST_F(Copies, C158_RowsWithDifferentPitches) {
   }
 }
 
-TEST_F(Copies, C158_RowsReturnAtOnceFromAnyMemory) {
+TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
   constexpr std::size_t width = 2000, height = 600, pitch = 2048;
   Stream stream;
   const Bytes source = pattern(pitch * height);
@@ -347,7 +347,7 @@ TEST_F(Copies, C158_RowsReturnAtOnceFromAnyMemory) {
     ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0) << "row " << row;
 }
 
-TEST_F(Copies, C159_ZeroWidthOrHeightIsNothingToDo) {
+TEST_F(Copies, ZeroWidthOrHeightIsANoOp) {
   Stream stream;
   unsigned char byte = 0;
   EXPECT_EQ(copy_2d(stream, nullptr, 0, nullptr, 0, 0, 5), CopyResult::nothing);
@@ -357,7 +357,7 @@ TEST_F(Copies, C159_ZeroWidthOrHeightIsNothingToDo) {
   fill_2d(stream, nullptr, 8, 1, 8, 0);
 }
 
-TEST_F(Copies, C160_APitchBelowTheWidthIsRefused) {
+TEST_F(Copies, APitchBelowTheWidthIsRefused) {
   Stream stream;
   Bytes a(64), b(64);
   EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 7, b.data(), 8, 8, 2); }), errc::invalid_argument);
@@ -365,7 +365,7 @@ TEST_F(Copies, C160_APitchBelowTheWidthIsRefused) {
   EXPECT_EQ(code_of([&] { fill_2d(stream, a.data(), 7, 1, 8, 2); }), errc::invalid_argument);
 }
 
-TEST_F(Copies, C161_SizesThatOverflowAreRefused) {
+TEST_F(Copies, SizesThatOverflowAreRefused) {
   Stream stream;
   Bytes a(64), b(64);
   EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, 8, 3); }), errc::invalid_argument);
@@ -376,7 +376,7 @@ TEST_F(Copies, C161_SizesThatOverflowAreRefused) {
   EXPECT_EQ(code_of([&] { fill_bytes(stream, a.data(), 1, huge); }), errc::invalid_argument);
 }
 
-TEST_F(Copies, C162_FillsPartsOfAnySize) {
+TEST_F(Copies, FillsByteRangesOfAnySize) {
   constexpr std::size_t size = 300;
   Stream stream;
   for (const MemoryKind kind : kinds) {
@@ -404,7 +404,7 @@ void expect_fill(StreamRef stream, const T& value) {
   }
 }
 
-TEST_F(Copies, C162_FillsElementsOfAnySize) {
+TEST_F(Copies, FillsElementsOfAnySize) {
   Stream stream;
   expect_fill<unsigned char>(stream, 0x81);
   expect_fill<short>(stream, 0x1234);
@@ -415,7 +415,7 @@ TEST_F(Copies, C162_FillsElementsOfAnySize) {
   expect_fill<std::array<int, 5>>(stream, {1, 2, 3, 4, 5});
 }
 
-TEST_F(Copies, C162_FillsRows) {
+TEST_F(Copies, FillsRows) {
   constexpr std::size_t pitch = 10, width = 7, height = 4;
   Stream stream;
   DeviceBuffer<unsigned char> there{pitch * height, stream};
@@ -427,7 +427,7 @@ TEST_F(Copies, C162_FillsRows) {
   for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
 }
 
-TEST_F(Copies, C162_FillsReturnAtOnce) {
+TEST_F(Copies, FillsReturnAtOnce) {
   Stream stream;
   DeviceBuffer<std::array<char, 3>> odd{large, stream};
   DeviceBuffer<double> even{large, stream};
@@ -463,10 +463,10 @@ void expect_independent(std::size_t size) {
   EXPECT_TRUE(from_held == source);
 }
 
-TEST_F(Copies, C163_CopiesOnTwoStreamsAreIndependent) { expect_independent(std::size_t{8} << 20); }
-TEST_F(Copies, C163_CopiesOnTwoStreamsAreIndependentAtAnySize) { expect_independent(std::size_t{96} << 20); }
+TEST_F(Copies, CopiesOnTwoStreamsAreIndependent) { expect_independent(std::size_t{8} << 20); }
+TEST_F(Copies, LargeCopiesOnTwoStreamsAreIndependent) { expect_independent(std::size_t{96} << 20); }
 
-TEST_F(Copies, C163_StreamsStartTogether) {
+TEST_F(Copies, TwoStreamsCopyConcurrently) {
   if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
   constexpr std::size_t size = large;
   std::latch both{2};  // each side passes only when the other has started too
@@ -485,7 +485,7 @@ TEST_F(Copies, C163_StreamsStartTogether) {
   }
 }
 
-TEST_F(CopiesTwo, C164_BetweenDevicesWithAndWithoutPeerAccess) {
+TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
   const Bytes source = pattern(large);
   Stream stream{first};
   Stream there{second};
@@ -515,7 +515,7 @@ TEST_F(CopiesTwo, C164_BetweenDevicesWithAndWithoutPeerAccess) {
   round_trip();
 }
 
-TEST_F(Copies, SpansWhoseBytesDoNotFitAnAddressAreRefused) {
+TEST_F(Copies, SpansLargerThanTheAddressSpaceAreRefused) {
   Stream stream;
   std::uint64_t number = 1;
   const std::size_t count = (std::size_t{1} << 61) + 1;  // times 8: 8 bytes

@@ -11,14 +11,14 @@ using namespace conformance;
 using Current = Conformance;
 using CurrentTwo = TwoDevices;
 
-TEST_F(Current, C100_DefaultWhenNothingIsSet) {
+TEST_F(Current, IsTheDefaultStreamUntilOneIsSet) {
   on_thread([] {
     EXPECT_EQ(current_stream(), Device::current().default_stream());
     for (int i = 0; i < Device::count(); ++i) EXPECT_EQ(current_stream(Device{i}), Device{i}.default_stream());
   });
 }
 
-TEST_F(Current, C101_UseSetsIt) {
+TEST_F(Current, UseSetsTheCurrentStream) {
   Stream stream;
   on_thread([&] {
     stream.use();
@@ -29,7 +29,7 @@ TEST_F(Current, C101_UseSetsIt) {
   });
 }
 
-TEST_F(Current, C101_FreeFunctionsUseIt) {
+TEST_F(Current, FreeFunctionsUseTheCurrentStream) {
   Stream stream;
   const StreamGuard with{stream};
   DeviceBuffer<int> a(16);
@@ -48,7 +48,7 @@ TEST_F(Current, C101_FreeFunctionsUseIt) {
   EXPECT_EQ(b[15], 7);
 }
 
-TEST_F(Current, C102_IsPerThread) {
+TEST_F(Current, IsPerThread) {
   Stream mine, others;
   const StreamGuard with{mine};
   on_threads(4, [&](int) {
@@ -59,7 +59,7 @@ TEST_F(Current, C102_IsPerThread) {
   EXPECT_EQ(current_stream(), mine);
 }
 
-TEST_F(CurrentTwo, C103_IsPerDevice) {
+TEST_F(CurrentTwo, IsPerDevice) {
   Stream a{first}, b{second};
   on_thread([&] {
     a.use();
@@ -73,7 +73,7 @@ TEST_F(CurrentTwo, C103_IsPerDevice) {
   });
 }
 
-TEST_F(Current, C104_GuardRestores) {
+TEST_F(Current, AGuardRestoresThePreviousStream) {
   const StreamRef before = current_stream();
   Stream stream;
   {
@@ -85,7 +85,7 @@ TEST_F(Current, C104_GuardRestores) {
   EXPECT_EQ(current_stream(), before);
 }
 
-TEST_F(Current, C105_NestedGuardsRestoreInOrder) {
+TEST_F(Current, NestedGuardsRestoreInOrder) {
   Stream a, b;
   const StreamGuard outer{a};
   {
@@ -99,7 +99,7 @@ TEST_F(Current, C105_NestedGuardsRestoreInOrder) {
   EXPECT_EQ(current_stream(), a);
 }
 
-TEST_F(CurrentTwo, C106_GuardOnAnotherDeviceSwitchesAndRestoresBoth) {
+TEST_F(CurrentTwo, AGuardOnAnotherDeviceRestoresDeviceAndStream) {
   Stream a{first}, b{second}, c{second};
   const StreamGuard outer{a};
   {
@@ -133,12 +133,12 @@ void nest(const std::vector<Stream>& streams, std::size_t depth) {
   }
 }
 
-TEST_F(Current, C107_GuardsRestoreOnAnExceptionAtEachDepth) {
+TEST_F(Current, NestedGuardsRestoreWhenAnExceptionIsThrown) {
   const std::vector<Stream> streams(5);
   EXPECT_THROW(nest(streams, 0), std::runtime_error);
 }
 
-TEST_F(Current, C108_AGuardRestoresWhatItFoundAfterUse) {
+TEST_F(Current, AGuardRestoresThePreviousStreamAfterUse) {
   Stream a, b, c;
   const StreamGuard outer{a};
   {
@@ -149,7 +149,7 @@ TEST_F(Current, C108_AGuardRestoresWhatItFoundAfterUse) {
   EXPECT_EQ(current_stream(), a);
 }
 
-TEST_F(Current, C109_ResetOnTheSameDevice) {
+TEST_F(Current, AGuardCanBeResetOnTheSameDevice) {
   Stream a, b, c;
   const StreamGuard outer{a};
   {
@@ -161,7 +161,7 @@ TEST_F(Current, C109_ResetOnTheSameDevice) {
   EXPECT_EQ(current_stream(), a);
 }
 
-TEST_F(CurrentTwo, C109_ResetOnAnotherDevice) {
+TEST_F(CurrentTwo, AGuardCanBeResetToAnotherDevice) {
   Stream a{first}, b{first}, c{second};
   const StreamGuard outer{a};
   {
@@ -178,7 +178,7 @@ TEST_F(CurrentTwo, C109_ResetOnAnotherDevice) {
   EXPECT_EQ(current_stream(second), second.default_stream());
 }
 
-TEST_F(Current, C109_ARefusedResetLeavesTheGuardAsItWas) {
+TEST_F(Current, ARefusedResetLeavesTheGuardAsItWas) {
   Stream a, b;
   std::optional<Stream> gone{std::in_place};
   const StreamRef stale = *gone;
@@ -192,7 +192,7 @@ TEST_F(Current, C109_ARefusedResetLeavesTheGuardAsItWas) {
   EXPECT_EQ(current_stream(), a);
 }
 
-TEST_F(Current, C110_AGuardThatNeverEngagesChangesNothing) {
+TEST_F(Current, AnEmptyOptionalGuardChangesNothing) {
   const StreamRef before = current_stream();
   Stream stream;
   {
@@ -206,7 +206,7 @@ TEST_F(Current, C110_AGuardThatNeverEngagesChangesNothing) {
   EXPECT_EQ(current_stream(), before);
 }
 
-TEST_F(Current, C111_GuardsThatEndOutOfOrderEachRestoreWhatTheyFound) {
+TEST_F(Current, GuardsEndedOutOfOrderRestoreWhatTheyFound) {
   Stream a, b, c;
   const StreamGuard outermost{a};
   std::optional<StreamGuard> one{std::in_place, b}, two{std::in_place, c};
@@ -216,7 +216,7 @@ TEST_F(Current, C111_GuardsThatEndOutOfOrderEachRestoreWhatTheyFound) {
   EXPECT_EQ(current_stream(), b);
 }
 
-TEST_F(Current, C112_ADeadCurrentStreamGivesWayToTheDefault) {
+TEST_F(Current, ADestroyedCurrentStreamIsReplacedByTheDefault) {
   const StreamGuard with{device().default_stream()};
   {
     Stream stream;
@@ -228,7 +228,7 @@ TEST_F(Current, C112_ADeadCurrentStreamGivesWayToTheDefault) {
   EXPECT_TRUE(runs(current_stream()));
 }
 
-TEST_F(Current, C112_AGuardWhoseFoundStreamDiedRestoresTheDefault) {
+TEST_F(Current, AGuardRestoresTheDefaultIfThePreviousStreamIsDestroyed) {
   const StreamGuard with{device().default_stream()};
   std::optional<Stream> found{std::in_place};
   found->use();
@@ -241,7 +241,7 @@ TEST_F(Current, C112_AGuardWhoseFoundStreamDiedRestoresTheDefault) {
   EXPECT_EQ(current_stream(), device().default_stream());
 }
 
-TEST_F(Current, C113_MovingTheCurrentStreamKeepsIt) {
+TEST_F(Current, AMovedStreamStaysCurrent) {
   Stream stream;
   const StreamGuard with{stream};
   const Stream moved{std::move(stream)};
@@ -249,7 +249,7 @@ TEST_F(Current, C113_MovingTheCurrentStreamKeepsIt) {
   EXPECT_TRUE(runs(current_stream()));
 }
 
-TEST_F(Current, C114_AThreadMayEndInsideAGuard) {
+TEST_F(Current, AThreadMayEndInsideAGuard) {
   Stream mine, others;
   const StreamGuard with{mine};
   on_thread([&] {
@@ -276,7 +276,7 @@ void on_ending_thread(const std::function<void(std::function<void()>& at_end)>& 
   });
 }
 
-TEST_F(Current, AGuardMayEndAfterAllElseOfItsThread) {
+TEST_F(Current, AGuardMayEndAfterTheLibrarysThreadLocals) {
   Stream stream;
   bool ended = false;
   on_ending_thread([&](std::function<void()>& at_end) {
@@ -292,7 +292,7 @@ TEST_F(Current, AGuardMayEndAfterAllElseOfItsThread) {
   EXPECT_TRUE(ended);
 }
 
-TEST_F(CurrentTwo, AGuardOnAnotherDeviceMayEndAfterAllElseOfItsThread) {
+TEST_F(CurrentTwo, AGuardOnAnotherDeviceMayEndAfterTheLibrarysThreadLocals) {
   Stream a{first}, b{second};
   bool ended = false;
   on_ending_thread([&](std::function<void()>& at_end) {
@@ -343,7 +343,7 @@ TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
   EXPECT_TRUE(ended);
 }
 
-TEST_F(Current, AThreadsDefaultStreamMayBeNamedWhileTheThreadEnds) {
+TEST_F(Current, ThePerThreadDefaultStreamIsUsableWhileTheThreadEnds) {
   std::optional<StreamRef> seen;
   on_ending_thread([&, here = device()](std::function<void()>& at_end) {
     const StreamRef before = StreamRef::per_thread_default(here);
@@ -359,7 +359,7 @@ TEST_F(Current, AThreadsDefaultStreamMayBeNamedWhileTheThreadEnds) {
   EXPECT_FALSE(seen->valid());
 }
 
-TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeaveNoMemoryBehind) {
+TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {
   Stream stream;
   struct Use {
     const Stream* stream;
@@ -391,7 +391,7 @@ TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeaveNoMemoryBehind) {
   EXPECT_LE(growth(6000, true), of_the_runtime + static_cast<std::ptrdiff_t>(heap_slack));
 }
 
-TEST_F(Current, C115_AGuardInsideAHostFunctionIsNotTheCallers) {
+TEST_F(Current, AGuardInsideAHostFunctionDoesNotAffectTheCaller) {
   Stream mine, stream;
   const StreamGuard with{mine};
   auto code = std::make_shared<std::error_code>();
@@ -401,7 +401,7 @@ TEST_F(Current, C115_AGuardInsideAHostFunctionIsNotTheCallers) {
   EXPECT_EQ(current_stream(), mine);
 }
 
-TEST_F(Current, C116_AContextCarriesTheSettingToAnotherThread) {
+TEST_F(Current, AContextCarriesTheCurrentStreamToAnotherThread) {
   Stream stream;
   const StreamGuard with{stream};
   const StreamContext here;
@@ -417,7 +417,7 @@ TEST_F(Current, C116_AContextCarriesTheSettingToAnotherThread) {
   EXPECT_EQ(current_stream(), stream);
 }
 
-TEST_F(CurrentTwo, C116_AContextCarriesEveryDevice) {
+TEST_F(CurrentTwo, AContextCarriesTheCurrentStreamOfEveryDevice) {
   Stream a{first}, b{second};
   on_thread([&] {
     a.use();
@@ -437,7 +437,7 @@ TEST_F(CurrentTwo, C116_AContextCarriesEveryDevice) {
   });
 }
 
-TEST_F(Current, C117_SettingAndGettingAllocatesNothing) {
+TEST_F(Current, SettingAndReadingAllocatesNothing) {
   Stream a, b;
   const StreamGuard with{a};
   const auto set_and_get = [&](const Stream& stream) {

@@ -70,7 +70,7 @@ TEST_F(DefaultStreamOrder, DoesNotWaitForADestroyedIndependentStream) {
   EXPECT_TRUE(null.query());
 }
 
-TEST_F(DefaultStreamOrder, TheDeviceWaitsForADestroyedStreamAndAnEndedThread) {
+TEST_F(DefaultStreamOrder, TheDeviceWaitsForDestroyedStreamsAndEndedThreads) {
   Log log;
   Gate gate;
   leave_work_of_a_destroyed_stream(gate, log);
@@ -82,7 +82,7 @@ TEST_F(DefaultStreamOrder, TheDeviceWaitsForADestroyedStreamAndAnEndedThread) {
   EXPECT_EQ(log.entries(), (Entries{"stream", "thread"}));
 }
 
-TEST_F(DefaultStreamOrder, AnEventOnAnEmptyBlockingStreamIsBehindDefaultWork) {
+TEST_F(DefaultStreamOrder, AnEventOnAnIdleBlockingStreamWaitsForTheDefaultStream) {
   const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
   Event event;
@@ -94,7 +94,7 @@ TEST_F(DefaultStreamOrder, AnEventOnAnEmptyBlockingStreamIsBehindDefaultWork) {
   null.synchronize();
 }
 
-TEST_F(DefaultStreamOrder, AnEventOnAnEmptyPerThreadDefaultStreamIsBehindDefaultWork) {
+TEST_F(DefaultStreamOrder, AnEventOnAnIdlePerThreadStreamWaitsForTheDefaultStream) {
   const StreamRef null = device().default_stream();
   const StreamRef mine = StreamRef::per_thread_default(device());
   Event event;
@@ -106,7 +106,7 @@ TEST_F(DefaultStreamOrder, AnEventOnAnEmptyPerThreadDefaultStreamIsBehindDefault
   null.synchronize();
 }
 
-TEST_F(DefaultStreamOrder, WaitingForAnEmptyBlockingStreamIsWaitingForDefaultWork) {
+TEST_F(DefaultStreamOrder, WaitingForAnIdleBlockingStreamWaitsForTheDefaultStream) {
   const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
   const Stream waiting;
@@ -122,7 +122,7 @@ TEST_F(DefaultStreamOrder, WaitingForAnEmptyBlockingStreamIsWaitingForDefaultWor
   EXPECT_EQ(log.entries(), (Entries{"default", "waiting"}));
 }
 
-TEST_F(DefaultStreamOrder, AnEventRecordedAgainIsBehindNewDefaultWork) {
+TEST_F(DefaultStreamOrder, AnEventRecordedAgainWaitsForNewDefaultWork) {
   const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
   Event event;
@@ -137,7 +137,7 @@ TEST_F(DefaultStreamOrder, AnEventRecordedAgainIsBehindNewDefaultWork) {
   }
 }
 
-TEST_F(DefaultStreamOrder, AnIdleBlockingStreamHasFinishedWhateverTheDefaultStreamDoes) {
+TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRuns) {
   const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
   Gate gate;
@@ -150,7 +150,7 @@ TEST_F(DefaultStreamOrder, AnIdleBlockingStreamHasFinishedWhateverTheDefaultStre
 }
 
 /// Each round leaves a value behind by a stream or a thread that is gone; the default stream copies it.
-TEST_F(DefaultStreamOrder, ManyStreamsAndThreadsThatAreGone) {
+TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
   const StreamRef null = device().default_stream();
   PinnedBuffer<int> value{1}, seen{200};
   for (int i = 0; i < 200; ++i) {

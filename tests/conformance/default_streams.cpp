@@ -10,7 +10,7 @@ using namespace conformance;
 using DefaultStreams = Conformance;
 using DefaultStreamsTwo = TwoDevices;
 
-TEST_F(DefaultStreams, C034_IsThePlatformsNullStream) {
+TEST_F(DefaultStreams, AreThePlatformsNullStream) {
   const StreamRef stream = device().default_stream();
   Stream other;
   EXPECT_TRUE(stream.valid());
@@ -46,11 +46,15 @@ class CopyBehindTheDefaultStream : public Conformance, public testing::WithParam
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, CopyBehindTheDefaultStream, testing::Values(1000, 100'000, 4 << 20));
 
-TEST_P(CopyBehindTheDefaultStream, OfABlockingStreamReadsWhatThatWrote) { expect_new_bytes(Stream{StreamOptions{.blocking = true}}); }
+TEST_P(CopyBehindTheDefaultStream, OnABlockingStreamReadsWhatTheDefaultStreamWrote) {
+  expect_new_bytes(Stream{StreamOptions{.blocking = true}});
+}
 
-TEST_P(CopyBehindTheDefaultStream, OfAThreadsDefaultStreamReadsWhatThatWrote) { expect_new_bytes(StreamRef::per_thread_default(device())); }
+TEST_P(CopyBehindTheDefaultStream, OnAPerThreadStreamReadsWhatTheDefaultStreamWrote) {
+  expect_new_bytes(StreamRef::per_thread_default(device()));
+}
 
-TEST_F(DefaultStreams, C035_PerThreadDefaultsAreIndependentLines) {
+TEST_F(DefaultStreams, PerThreadDefaultStreamsAreIndependent) {
   const StreamRef mine = StreamRef::per_thread_default(device());
   EXPECT_EQ(mine, StreamRef::per_thread_default(device()));
   EXPECT_NE(mine, device().default_stream());
@@ -132,7 +136,7 @@ TEST_F(DefaultStreams, OfAnotherThreadAreRefused) {
   theirs.synchronize();
 }
 
-TEST_F(DefaultStreams, C036_PerThreadDefaultWorkOutlivesItsThreadAndTheViewDoesNot) {
+TEST_F(DefaultStreams, PerThreadWorkOutlivesItsThreadAndTheViewDoesNot) {
   Log log;
   std::optional<StreamRef> view;
   Gate gate;
@@ -149,7 +153,7 @@ TEST_F(DefaultStreams, C036_PerThreadDefaultWorkOutlivesItsThreadAndTheViewDoesN
   EXPECT_TRUE(eventually([&] { return log.has("done"); }));
 }
 
-TEST_F(DefaultStreams, C037_C042_CannotBeDestroyedThroughAWrapper) {
+TEST_F(DefaultStreams, CannotBeDestroyedThroughAWrapper) {
   const StreamRef streams[] = {device().default_stream(), StreamRef::per_thread_default(device())};
   for (const StreamRef stream : streams)
     for (const Ownership ownership : {Ownership::borrow, Ownership::take}) {
@@ -160,7 +164,7 @@ TEST_F(DefaultStreams, C037_C042_CannotBeDestroyedThroughAWrapper) {
     }
 }
 
-TEST_F(DefaultStreams, C038_BlockingStreamsOrderWithIt) {
+TEST_F(DefaultStreams, OrderWithBlockingStreams) {
   const StreamRef null = device().default_stream();
   Log log;
   Stream blocking{StreamOptions{.blocking = true}};
@@ -175,7 +179,7 @@ TEST_F(DefaultStreams, C038_BlockingStreamsOrderWithIt) {
   EXPECT_EQ(log.entries(), (Entries{"before", "default", "after"}));
 }
 
-TEST_F(DefaultStreams, C038_OtherStreamsDoNot) {
+TEST_F(DefaultStreams, DoNotOrderWithNonBlockingStreams) {
   const StreamRef null = device().default_stream();
   Stream independent;
   {
@@ -192,7 +196,7 @@ TEST_F(DefaultStreams, C038_OtherStreamsDoNot) {
   null.synchronize();
 }
 
-TEST_F(DefaultStreams, C039_WaitsForAllBlockingStreams) {
+TEST_F(DefaultStreams, WaitForAllBlockingStreams) {
   const StreamRef null = device().default_stream();
   Log log;
   std::vector<Stream> streams;
@@ -208,7 +212,7 @@ TEST_F(DefaultStreams, C039_WaitsForAllBlockingStreams) {
   EXPECT_EQ(log.entries(), (Entries{"blocking", "blocking", "blocking", "blocking", "default"}));
 }
 
-TEST_F(DefaultStreams, C040_SynchronizingOneLeavesOthersRunning) {
+TEST_F(DefaultStreams, SynchronizingOneStreamLeavesOthersRunning) {
   Stream held, other;
   Gate gate;
   gate.close_on(held);
@@ -217,7 +221,7 @@ TEST_F(DefaultStreams, C040_SynchronizingOneLeavesOthersRunning) {
   EXPECT_FALSE(held.query());
 }
 
-TEST_F(DefaultStreamsTwo, C041_IsOnePerDevice) {
+TEST_F(DefaultStreamsTwo, DifferBetweenDevices) {
   EXPECT_EQ(second.default_stream(), second.default_stream());
   EXPECT_NE(first.default_stream(), second.default_stream());
   EXPECT_EQ(second.default_stream().device(), second);

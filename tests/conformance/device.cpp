@@ -13,18 +13,18 @@ using namespace conformance;
 using Devices = Conformance;
 using DevicesTwo = TwoDevices;
 
-TEST(NoDevice, C001_CountIsAnAnswerAndSaysWhyNone) {
+TEST(NoDevice, CountNeverThrowsAndZeroIsExplained) {
   EXPECT_GE(Device::count(), 0);
   EXPECT_EQ(Device::count() == 0, !Device::why_none().empty()) << Device::why_none();
 }
 
-TEST(NoDevice, C002_CountStaysZeroWhateverFailedInBetween) {
+TEST(NoDevice, CountStaysZeroAfterAFailure) {
   if (Device::count() != 0) GTEST_SKIP() << "there is a device";
   EXPECT_THROW(Stream{}, std::system_error);
   EXPECT_EQ(Device::count(), 0);
 }
 
-TEST(NoDevice, C003_MakingAnythingThrowsNoDevice) {
+TEST(NoDevice, EveryOtherCallThrowsNoDevice) {
   if (Device::count() != 0) GTEST_SKIP() << "there is a device";
   EXPECT_EQ(code_of([] { return Device::current(); }), errc::no_device);
   EXPECT_EQ(code_of([] { Device{0}.use(); }), errc::no_device);
@@ -42,7 +42,7 @@ TEST(NoDevice, C003_MakingAnythingThrowsNoDevice) {
   EXPECT_EQ(code_of([] { DeviceBuffer<int> buffer{1}; }), errc::no_device);
 }
 
-TEST_F(Devices, C004_UseAndCurrentRoundTrip) {
+TEST_F(Devices, UseMakesADeviceCurrent) {
   const DeviceGuard with{device()};
   for (int i = Device::count() - 1; i >= 0; --i) {
     Device{i}.use();
@@ -50,7 +50,7 @@ TEST_F(Devices, C004_UseAndCurrentRoundTrip) {
   }
 }
 
-TEST_F(Devices, C005_UnknownOrdinalsThrowAndChangeNothing) {
+TEST_F(Devices, UnknownOrdinalsAreRefusedAndChangeNothing) {
   const Device before = device();
   for (const int ordinal : {-1, Device::count(), INT_MAX, INT_MIN}) {
     const Device unknown{ordinal};
@@ -61,7 +61,7 @@ TEST_F(Devices, C005_UnknownOrdinalsThrowAndChangeNothing) {
   }
 }
 
-TEST_F(DevicesTwo, C006_CurrentIsPerThread) {
+TEST_F(DevicesTwo, TheCurrentDeviceIsPerThread) {
   const DeviceGuard with{second};
   on_thread([] {
     EXPECT_EQ(Device::current(), first);
@@ -70,7 +70,7 @@ TEST_F(DevicesTwo, C006_CurrentIsPerThread) {
   EXPECT_EQ(Device::current(), second);
 }
 
-TEST_F(DevicesTwo, C007_GuardsNest) {
+TEST_F(DevicesTwo, GuardsNest) {
   const DeviceGuard outermost{first};
   {
     const DeviceGuard outer{second};
@@ -83,7 +83,7 @@ TEST_F(DevicesTwo, C007_GuardsNest) {
   EXPECT_EQ(Device::current(), first);
 }
 
-TEST_F(DevicesTwo, C008_GuardRestoresWhenTheBodyThrows) {
+TEST_F(DevicesTwo, AGuardRestoresWhenItsBodyThrows) {
   const DeviceGuard outermost{first};
   try {
     const DeviceGuard with{second};
@@ -93,7 +93,7 @@ TEST_F(DevicesTwo, C008_GuardRestoresWhenTheBodyThrows) {
   EXPECT_EQ(Device::current(), first);
 }
 
-TEST_F(DevicesTwo, C009_GuardRestoresTheOuterDeviceAfterUse) {
+TEST_F(DevicesTwo, AGuardRestoresTheOuterDeviceAfterUse) {
   const DeviceGuard outermost{second};
   {
     const DeviceGuard with{second};
@@ -102,7 +102,7 @@ TEST_F(DevicesTwo, C009_GuardRestoresTheOuterDeviceAfterUse) {
   EXPECT_EQ(Device::current(), second);
 }
 
-TEST_F(Devices, C010_DevicesCompareOrderAndHash) {
+TEST_F(Devices, CompareAndHash) {
   EXPECT_EQ(Device{1}, Device{1});
   EXPECT_NE(Device{0}, Device{1});
   EXPECT_LT(Device{0}, Device{1});
@@ -110,7 +110,7 @@ TEST_F(Devices, C010_DevicesCompareOrderAndHash) {
   EXPECT_EQ((std::set<Device>{Device{1}, Device{0}, Device{1}}.size()), 2U);
 }
 
-TEST_F(Devices, C010_PropertiesMakeSense) {
+TEST_F(Devices, HavePlausibleProperties) {
   const auto [free, total] = device().memory_info();
   EXPECT_LE(free, total);
   EXPECT_GT(total, 0U);
@@ -122,19 +122,19 @@ TEST_F(Devices, C010_PropertiesMakeSense) {
   EXPECT_GT(runtime_version().runtime, 0);
 }
 
-TEST_F(Devices, C010_Prints) {
+TEST_F(Devices, PrintTheirOrdinal) {
   std::ostringstream out;
   out << Device{-3};
   EXPECT_EQ(out.str(), "Device(-3)");
   EXPECT_EQ(to_string(Device{7}), "Device(7)");
 }
 
-TEST_F(Devices, C011_SynchronizeWithNothingToDoReturns) {
+TEST_F(Devices, SynchronizingAnIdleDeviceReturns) {
   for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
   EXPECT_TRUE(device().default_stream().query());
 }
 
-TEST_F(Devices, C012_SynchronizeWaitsForEveryStreamOfTheDevice) {
+TEST_F(Devices, SynchronizeWaitsForEveryStreamOfTheDevice) {
   Log log;
   Stream a, b, c;
   Gate gate;
@@ -149,7 +149,7 @@ TEST_F(Devices, C012_SynchronizeWaitsForEveryStreamOfTheDevice) {
   EXPECT_EQ(seen, 3U);
 }
 
-TEST_F(DevicesTwo, C012_SynchronizeWaitsForNoOtherDevice) {
+TEST_F(DevicesTwo, SynchronizeDoesNotWaitForOtherDevices) {
   Stream there{second};
   Gate gate;
   gate.close_on(there);

@@ -24,7 +24,7 @@ void churn(StreamRef stream) {
   }
 }
 
-TEST_F(DeviceMemory, IsFreedBehindTheOtherStreamAndHoldsUpNeither) {
+TEST_F(DeviceMemory, IsFreedAfterTheOtherStreamAndBlocksNeither) {
   Stream owner, user;
   PinnedBuffer<unsigned char> result{size};
   auto buffer = std::make_unique<Buffer>(size, owner);
@@ -50,7 +50,7 @@ TEST_F(DeviceMemory, IsFreedBehindTheOtherStreamAndHoldsUpNeither) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(DeviceMemory, TheOtherStreamMayDieFirst) {
+TEST_F(DeviceMemory, TheOtherStreamMayBeDestroyedFirst) {
   Stream owner;
   PinnedBuffer<unsigned char> result{size};
   {
@@ -66,7 +66,7 @@ TEST_F(DeviceMemory, TheOtherStreamMayDieFirst) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(DeviceMemory, OneHeldUpBufferDoesNotHoldUpTheOthers) {
+TEST_F(DeviceMemory, ABufferInUseDoesNotDelayTheFreeingOfOthers) {
   if (!device().memory_pools()) GTEST_SKIP() << "the device has no memory pools: freeing waits for it";
   Stream owner, held, other;
   const auto used_by = [&](const Stream& user) {
@@ -91,7 +91,7 @@ TEST_F(DeviceMemory, OneHeldUpBufferDoesNotHoldUpTheOthers) {
   EXPECT_TRUE(owner.synchronize_for(patience));
 }
 
-TEST_F(DeviceMemory, MayBeAllocatedOnAThreadsDefaultStreamThatEndsWithWorkAhead) {
+TEST_F(DeviceMemory, MayUseAPerThreadStreamThatEndsWithPendingWork) {
   constexpr int threads = 3;
   std::vector<std::vector<unsigned char>> sources, results(threads, std::vector<unsigned char>(size));
   for (unsigned i = 0; i < threads; ++i) sources.push_back(pattern(size, i + 1));
@@ -106,7 +106,7 @@ TEST_F(DeviceMemory, MayBeAllocatedOnAThreadsDefaultStreamThatEndsWithWorkAhead)
   EXPECT_TRUE(results == sources);
 }
 
-TEST_F(DeviceMemory, DoesNotGrowWithTheStreamsThatUsedItAndAreGone) {
+TEST_F(DeviceMemory, DoesNotGrowWithDestroyedStreamsThatUsedIt) {
   Stream owner;
   Buffer buffer{size, owner};
   owner.synchronize();
@@ -121,7 +121,7 @@ TEST_F(DeviceMemory, DoesNotGrowWithTheStreamsThatUsedItAndAreGone) {
   EXPECT_LE(live_objects().pooled_events, events + 64);
 }
 
-TEST_F(DeviceMemory, TheOwnStreamMayDieFirst) {
+TEST_F(DeviceMemory, TheOwnStreamMayBeDestroyedFirst) {
   Stream later;
   PinnedBuffer<unsigned char> result{size};
   Gate gate;
@@ -174,7 +174,7 @@ TEST_F(DeviceMemory, RecordStreamRefusesDeadStreams) {
   none.record_stream(owner);
 }
 
-TEST_F(DeviceMemory, FreedInAHostFunctionWithAnotherStreamRecorded) {
+TEST_F(DeviceMemory, CanBeFreedInAHostFunctionWithARecordedStream) {
   Stream owner, user, runs;
   PinnedBuffer<unsigned char> result{size};
   auto buffer = std::make_shared<Buffer>(size, owner);
@@ -190,7 +190,7 @@ TEST_F(DeviceMemory, FreedInAHostFunctionWithAnotherStreamRecorded) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(DeviceMemory, FreedOnAnotherThreadThanTheStreamsOwn) {
+TEST_F(DeviceMemory, CanBeFreedOnAnotherThread) {
   PinnedBuffer<unsigned char> result{size};
   std::unique_ptr<Buffer> buffer;
   std::latch made{1}, freed{1};
@@ -255,7 +255,7 @@ TEST_F(DeviceMemoryTwo, ResourceRefusesAnotherDevicesStream) {
   EXPECT_EQ(code_of([&] { return DeviceResource{first}.allocate(stream, 16); }), errc::invalid_argument);
 }
 
-TEST_F(DeviceMemoryTwo, FreedAfterAnotherDevicesWork) {
+TEST_F(DeviceMemoryTwo, IsFreedAfterAnotherDevicesWork) {
   Stream owner{first}, user{second};
   PinnedBuffer<unsigned char> result{size};
   {
@@ -280,7 +280,7 @@ TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
   EXPECT_EQ(code, nothing_thrown) << "nothing is kept, which is within any threshold";
 }
 
-TEST_F(DeviceMemory, ManagedMemoryIsFollowedByBothSides) {
+TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {
   Stream stream;
   std::unique_ptr<ManagedBuffer<int>> memory;
   const std::error_code code = code_of([&] { memory = std::make_unique<ManagedBuffer<int>>(1000); });

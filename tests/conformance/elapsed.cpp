@@ -19,7 +19,7 @@ static_assert(!measurable<Event, Event>);
 static_assert(!measurable<TimedEvent, Event>);
 static_assert(!measurable<Event, TimedEvent>);
 
-TEST_F(Elapsed, C092_GrowsWithTheWorkInBetween) {
+TEST_F(Elapsed, GrowsWithTheWorkInBetween) {
   Stream stream;
   TimedEvent start, middle, stop;
   stream.record_event(start);
@@ -33,7 +33,7 @@ TEST_F(Elapsed, C092_GrowsWithTheWorkInBetween) {
   EXPECT_GT(stop - start, middle - start);
 }
 
-TEST_F(Elapsed, C092_NothingInBetweenIsNotNegative) {
+TEST_F(Elapsed, IsNotNegativeWithoutWorkInBetween) {
   Stream stream;
   TimedEvent start{stream}, stop{stream};
   stop.synchronize();
@@ -41,7 +41,7 @@ TEST_F(Elapsed, C092_NothingInBetweenIsNotNegative) {
   EXPECT_EQ(stop - stop, 0ns);
 }
 
-TEST_F(Elapsed, C095_NeverRecordedIsRefused) {
+TEST_F(Elapsed, EventsThatWereNeverRecordedAreRefused) {
   Stream stream;
   TimedEvent never, recorded{stream};
   recorded.synchronize();
@@ -50,7 +50,7 @@ TEST_F(Elapsed, C095_NeverRecordedIsRefused) {
   EXPECT_EQ(code_of([&] { return never - never; }), errc::invalid_argument);
 }
 
-TEST_F(Elapsed, C096_NotFinishedIsNotReadyAndDoesNotWait) {
+TEST_F(Elapsed, PendingEventsAreNotReadyAndDoNotBlock) {
   Stream stream;
   TimedEvent start{stream}, stop;
   start.synchronize();
@@ -64,7 +64,7 @@ TEST_F(Elapsed, C096_NotFinishedIsNotReadyAndDoesNotWait) {
   EXPECT_GE(stop - start, 0ns);
 }
 
-TEST_F(ElapsedTwo, C097_DifferentDevicesAreRefused) {
+TEST_F(ElapsedTwo, EventsOfDifferentDevicesAreRefused) {
   Stream a{first}, b{second};
   TimedEvent start{a}, stop{b};
   start.synchronize();
@@ -72,7 +72,7 @@ TEST_F(ElapsedTwo, C097_DifferentDevicesAreRefused) {
   EXPECT_EQ(code_of([&] { return stop - start; }), errc::invalid_argument);
 }
 
-TEST_F(Elapsed, C098_TheOtherWayRoundIsNegative) {
+TEST_F(Elapsed, IsNegativeInReverseOrder) {
   Stream stream;
   TimedEvent start{stream};
   occupy(stream, 5ms);
@@ -81,7 +81,7 @@ TEST_F(Elapsed, C098_TheOtherWayRoundIsNegative) {
   EXPECT_LT(start - stop, 0ns);
 }
 
-TEST_F(Elapsed, C099_ARecordAgainCounts) {
+TEST_F(Elapsed, UsesTheLatestRecordOfAnEvent) {
   Stream stream;
   TimedEvent start{stream};
   occupy(stream, 5ms);

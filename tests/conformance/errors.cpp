@@ -17,7 +17,7 @@ using Errors = Conformance;
 
 constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
 
-TEST_F(Errors, C205_EveryCodeHasItsOwnText) {
+TEST_F(Errors, EveryCodeHasItsOwnText) {
   std::set<std::string> texts;
   for (int code = static_cast<int>(errc::no_device); code <= static_cast<int>(errc::unknown); ++code) {
     const std::error_code made = static_cast<errc>(code);
@@ -40,7 +40,7 @@ template <class Exception, class F>
   return false;
 }
 
-TEST_F(Errors, C207_OutOfMemoryIsCaughtByEachOfItsNames) {
+TEST_F(Errors, OutOfMemoryIsABadAllocAndARunnelError) {
   const auto pinned = [] { PinnedBuffer<unsigned char> buffer(huge / 2); };
   const auto on_device = [] { DeviceBuffer<unsigned char> buffer(huge / 2); };
   const auto overflow = [] { PinnedBuffer<double> buffer(huge); };
@@ -56,7 +56,7 @@ TEST_F(Errors, C207_OutOfMemoryIsCaughtByEachOfItsNames) {
   EXPECT_TRUE(runs(device_works.stream()));
 }
 
-TEST_F(Errors, C207_EverythingElseIsASystemError) {
+TEST_F(Errors, OtherErrorsAreSystemErrors) {
   const auto refused = [] { Device{-1}.use(); };
   EXPECT_TRUE(throws<std::system_error>(refused));
   EXPECT_TRUE(throws<runnel::Error>(refused));
@@ -69,7 +69,7 @@ TEST_F(Errors, C207_EverythingElseIsASystemError) {
   }
 }
 
-TEST_F(Errors, C208_NothingIsLeftBehindByAThrow) {
+TEST_F(Errors, AThrownErrorLeavesNoStateBehind) {
   Stream stream;
   EXPECT_TRUE(throws<std::bad_alloc>([&] { DeviceBuffer<unsigned char> buffer(huge / 2, stream); }));
   EXPECT_TRUE(throws<runnel::Error>([] { Device{INT_MAX}.use(); }));
@@ -78,7 +78,7 @@ TEST_F(Errors, C208_NothingIsLeftBehindByAThrow) {
   EXPECT_NO_THROW(device().synchronize());
 }
 
-TEST_F(Errors, C210_ErrorsStayOnTheirThread) {
+TEST_F(Errors, ErrorsStayOnTheirThread) {
   Stream stream;
   on_threads(4, [&](int i) {
     for (int k = 0; k < 200; ++k) {
@@ -90,7 +90,7 @@ TEST_F(Errors, C210_ErrorsStayOnTheirThread) {
   });
 }
 
-TEST_F(Errors, C212_TheTextHasOperationAndReason) {
+TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
   Stream stream;
   Stream moved{std::move(stream)};
   const std::function<void()> failures[] = {
@@ -273,7 +273,7 @@ std::vector<BadCall> bad_calls() {
 
 class BadArguments : public Conformance, public testing::WithParamInterface<BadCall> {};
 
-TEST_P(BadArguments, C214) {
+TEST_P(BadArguments, AreRefusedWithoutSideEffects) {
   Things on;
   on.pinned[0] = 7;
   on.stream.synchronize();

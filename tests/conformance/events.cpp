@@ -10,7 +10,7 @@ using namespace conformance;
 using Events = Conformance;
 using EventsTwo = TwoDevices;
 
-TEST_F(Events, C055_CreateWithEachOption) {
+TEST_F(Events, CanBeCreatedWithEachOption) {
   Stream stream;
   for (const bool blocking_wait : {false, true}) {
     Event event{EventOptions{.blocking_wait = blocking_wait}};
@@ -28,11 +28,11 @@ TEST_F(Events, C055_CreateWithEachOption) {
   shared.synchronize();
 }
 
-TEST_F(Events, C056_ATimedEventCannotBeInterprocess) {
+TEST_F(Events, ATimedEventCannotBeInterprocess) {
   EXPECT_EQ(code_of([] { TimedEvent event{EventOptions{.interprocess = true}}; }), errc::invalid_argument);
 }
 
-TEST_F(Events, C057_C058_AFreshEventIsComplete) {
+TEST_F(Events, ANewEventIsComplete) {
   Event event;
   TimedEvent timed;
   EXPECT_TRUE(event.query());
@@ -44,14 +44,14 @@ TEST_F(Events, C057_C058_AFreshEventIsComplete) {
   EXPECT_EQ(code_of([&] { return event.device(); }), errc::invalid_argument);
 }
 
-TEST_F(Events, C059_WaitingForAFreshEventIsANoOp) {
+TEST_F(Events, WaitingForANewEventIsANoOp) {
   Stream stream;
   stream.wait_event(Event{});
   stream.wait_event(TimedEvent{});
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(Events, C060_NotReadyUntilItsWorkIsDone) {
+TEST_F(Events, IsNotReadyUntilTheWorkBeforeItIsDone) {
   Stream stream;
   Event event;
   TimedEvent timed;
@@ -68,7 +68,7 @@ TEST_F(Events, C060_NotReadyUntilItsWorkIsDone) {
   EXPECT_TRUE(timed.synchronize_for(std::chrono::hours::max()));
 }
 
-TEST_F(Events, C061_MarksWorkBeforeItNotAfter) {
+TEST_F(Events, DoesNotCoverWorkAfterTheRecord) {
   Log log;
   Stream stream;
   Gate gate;
@@ -81,7 +81,7 @@ TEST_F(Events, C061_MarksWorkBeforeItNotAfter) {
   EXPECT_FALSE(stream.query());
 }
 
-TEST_F(Events, C062_RecordedTwiceTheLatestCountsForLaterWaits) {
+TEST_F(Events, LaterWaitsUseTheLatestRecord) {
   Log log;
   Stream idle, held, waiter;
   Event event{idle};
@@ -99,7 +99,7 @@ TEST_F(Events, C062_RecordedTwiceTheLatestCountsForLaterWaits) {
   EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
 }
 
-TEST_F(Events, C063_AWaitBindsToTheRecordAtTheCall) {
+TEST_F(Events, AWaitUsesTheRecordAtTheTimeOfTheCall) {
   Stream idle, held, waiter;
   Event event{idle};
   Gate gate;
@@ -110,7 +110,7 @@ TEST_F(Events, C063_AWaitBindsToTheRecordAtTheCall) {
   EXPECT_FALSE(event.query());
 }
 
-TEST_F(Events, C063_ALaterRecordDoesNotReleaseAWaiter) {
+TEST_F(Events, ALaterRecordDoesNotReleaseAWaiter) {
   Log log;
   Stream idle, held, waiter;
   Event event;
@@ -128,7 +128,7 @@ TEST_F(Events, C063_ALaterRecordDoesNotReleaseAWaiter) {
   EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
 }
 
-TEST_F(Events, C064_RecordedOnAnotherStreamItCoversThatStreamOnly) {
+TEST_F(Events, ARecordOnAnotherStreamCoversThatStreamOnly) {
   Stream a, b, waiter;
   Event event;
   Gate gate;
@@ -141,7 +141,7 @@ TEST_F(Events, C064_RecordedOnAnotherStreamItCoversThatStreamOnly) {
   EXPECT_FALSE(a.query());
 }
 
-TEST_F(Events, C065_TwoStreamsWaitForOne) {
+TEST_F(Events, TwoStreamsWaitForOneEvent) {
   Log log;
   Stream source, b, c;
   Gate gate;
@@ -159,7 +159,7 @@ TEST_F(Events, C065_TwoStreamsWaitForOne) {
   EXPECT_EQ(log.entries(), (Entries{"source", "waiter", "waiter"}));
 }
 
-TEST_F(Events, C066_WaitingForOnesOwnEventIsANoOp) {
+TEST_F(Events, WaitingForTheStreamsOwnEventIsANoOp) {
   Log log;
   Stream stream;
   log.write(stream, "before");
@@ -169,7 +169,7 @@ TEST_F(Events, C066_WaitingForOnesOwnEventIsANoOp) {
   EXPECT_EQ(log.entries(), (Entries{"before", "after"}));
 }
 
-TEST_F(Events, C067_TheWaiterWaitsAndOthersRun) {
+TEST_F(Events, OnlyTheWaitingStreamWaits) {
   Log log;
   Stream source, waiter, other;
   Gate gate;
@@ -185,7 +185,7 @@ TEST_F(Events, C067_TheWaiterWaitsAndOthersRun) {
   EXPECT_EQ(log.size(), 1U);
 }
 
-TEST_F(Events, C068_AChainOfTenStreamsKeepsOrder) {
+TEST_F(Events, AChainOfTenStreamsKeepsOrder) {
   Log log;
   std::vector<Stream> streams(10);
   Gate gate;
@@ -202,7 +202,7 @@ TEST_F(Events, C068_AChainOfTenStreamsKeepsOrder) {
   EXPECT_EQ(log.entries(), expected);
 }
 
-TEST_F(Events, C069_ADiamondForksAndJoins) {
+TEST_F(Events, ADiamondForksAndJoins) {
   Log log;
   Stream top, left, right;
   Gate gate;
@@ -220,7 +220,7 @@ TEST_F(Events, C069_ADiamondForksAndJoins) {
   EXPECT_EQ(log.entries(), (Entries{"fork", "side", "side", "join"}));
 }
 
-TEST_F(Events, C070_AThousandDeepPingPong) {
+TEST_F(Events, TwoStreamsAlternateAThousandTimes) {
   Log log;
   Stream streams[2];
   Event event;
@@ -236,7 +236,7 @@ TEST_F(Events, C070_AThousandDeepPingPong) {
   EXPECT_EQ(log.entries(), expected);
 }
 
-TEST_F(Events, C071_DestroyedRightAfterItsRecord) {
+TEST_F(Events, CanBeDestroyedRightAfterItsRecord) {
   Log log;
   Stream stream;
   Gate gate;
@@ -249,7 +249,7 @@ TEST_F(Events, C071_DestroyedRightAfterItsRecord) {
   EXPECT_EQ(log.size(), 1U);
 }
 
-TEST_F(Events, C072_DestroyedWhileAStreamWaits) {
+TEST_F(Events, CanBeDestroyedWhileAStreamWaitsForIt) {
   Log log;
   Stream held, waiter;
   Gate gate;
@@ -266,7 +266,7 @@ TEST_F(Events, C072_DestroyedWhileAStreamWaits) {
   EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
 }
 
-TEST_F(Events, C073_ANewEventAtTheSameAddressIsAnotherEvent) {
+TEST_F(Events, ANewEventAtTheSameAddressIsAnotherEvent) {
   Log log;
   Stream held, waiter, idle;
   std::optional<Event> event{std::in_place};
@@ -286,7 +286,7 @@ TEST_F(Events, C073_ANewEventAtTheSameAddressIsAnotherEvent) {
   EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
 }
 
-TEST_F(Events, C074_OutlivesTheStreamItWasRecordedOn) {
+TEST_F(Events, OutlivesTheStreamItWasRecordedOn) {
   Log log;
   Event event;
   Stream waiter;
@@ -306,7 +306,7 @@ TEST_F(Events, C074_OutlivesTheStreamItWasRecordedOn) {
   EXPECT_EQ(log.entries(), (Entries{"gone", "waiter"}));
 }
 
-TEST_F(Events, C075_MadeFromAStreamItIsRecorded) {
+TEST_F(Events, IsRecordedWhenMadeFromAStream) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -318,7 +318,7 @@ TEST_F(Events, C075_MadeFromAStreamItIsRecorded) {
   EXPECT_EQ(event.device(), device());
 }
 
-TEST_F(Events, C076_SynchronizedFromOtherThreadsThanTheRecorder) {
+TEST_F(Events, CanBeSynchronizedFromOtherThreads) {
   Log log;
   Stream stream;
   Event event;
@@ -337,7 +337,7 @@ TEST_F(Events, C076_SynchronizedFromOtherThreadsThanTheRecorder) {
   }));
 }
 
-TEST_F(Events, C077_RecordedFromTwoThreadsAtOnceItIsOneOfTheRecords) {
+TEST_F(Events, ConcurrentRecordsLeaveAValidEvent) {
   for (int round = 0; round < 50; ++round) {
     Stream streams[2];
     Event event;
@@ -350,7 +350,7 @@ TEST_F(Events, C077_RecordedFromTwoThreadsAtOnceItIsOneOfTheRecords) {
   }
 }
 
-TEST_F(Events, C078_ABlockingWaitDoesNotSpin) {
+TEST_F(Events, ABlockingWaitDoesNotSpin) {
   const auto cpu_time = [] {
     std::timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -367,7 +367,7 @@ TEST_F(Events, C078_ABlockingWaitDoesNotSpin) {
   EXPECT_LE(used * 10, std::chrono::steady_clock::now() - wall + std::chrono::milliseconds{50});
 }
 
-TEST_F(Events, C079_HostWaitsOnTwoThreadsOverlap) {
+TEST_F(Events, HostWaitsOnTwoThreadsAreIndependent) {
   Stream held, free;
   Event held_event;
   Gate gate;
@@ -386,7 +386,7 @@ TEST_F(Events, C079_HostWaitsOnTwoThreadsOverlap) {
   waiter.join();
 }
 
-TEST_F(Events, C080_ReusedManyTimesItDoesNotGrow) {
+TEST_F(Events, ReuseDoesNotGrowMemory) {
   constexpr int rounds = 100'000;
   Stream a, b;
   Event event;
@@ -411,7 +411,7 @@ TEST_F(Events, C080_ReusedManyTimesItDoesNotGrow) {
   EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
-TEST_F(Events, C081_DoesNotKeepClosuresAlive) {
+TEST_F(Events, DoesNotKeepHostFunctionsAlive) {
   const auto token = std::make_shared<int>(0);
   Stream stream;
   stream.launch_host_func([token] {});
@@ -420,7 +420,7 @@ TEST_F(Events, C081_DoesNotKeepClosuresAlive) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-TEST_F(Events, C082_SynchronizeOrdersTheHostWithWorkBeforeTheRecordOnly) {
+TEST_F(Events, SynchronizeDoesNotWaitForLaterWork) {
   Stream stream;
   Gate gate;
   for (int round = 0; round < 3; ++round) EXPECT_TRUE(runs(stream));
@@ -432,7 +432,7 @@ TEST_F(Events, C082_SynchronizeOrdersTheHostWithWorkBeforeTheRecordOnly) {
   EXPECT_FALSE(stream.query());
 }
 
-TEST_F(Events, C083_MutualWaitsNeverDeadlock) {
+TEST_F(Events, MutualWaitsDoNotDeadlock) {
   Log log;
   Stream a, b;
   Gate gate;

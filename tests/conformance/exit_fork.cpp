@@ -85,18 +85,18 @@ class ExitFork : public Conformance {
   const char* program_ = nullptr;
 };
 
-TEST_F(ExitFork, C013_FirstUseFromManyThreadsAtOnce) { expect_passes("first_use_from_many_threads"); }
-TEST_F(ExitFork, C221_StaticObjectsExitCleanly) { expect_passes("static_objects"); }
-TEST_F(ExitFork, C222_ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
-TEST_F(ExitFork, C223_ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
-TEST_F(ExitFork, C224_ExitWithAClosedGateIsBounded) { expect_passes("exit_with_a_closed_gate"); }
+TEST_F(ExitFork, FirstUseFromManyThreadsAtOnce) { expect_passes("first_use_from_many_threads"); }
+TEST_F(ExitFork, StaticObjectsExitCleanly) { expect_passes("static_objects"); }
+TEST_F(ExitFork, ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
+TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
+TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }
 /// The number after a name in a report; -1 if it is not there.
 long number_in(const std::string& report, const std::string& name) {
   const auto at = report.find('"' + name + "\": ");
   return at == std::string::npos ? -1 : std::strtol(report.c_str() + at + name.size() + 4, nullptr, 10);
 }
 
-TEST_F(ExitFork, C225_NothingIsGivenBackOnceStaticsDie) {
+TEST_F(ExitFork, NothingIsDestroyedDuringStaticDestruction) {
   if (std::getenv("RUNNEL_STANDIN") == nullptr) GTEST_SKIP() << "needs a runtime that reports what was called";
   const auto path = std::filesystem::temp_directory_path() / ("runnel-exit-" + std::to_string(getpid()) + ".json");
   setenv("STANDIN_REPORT", path.c_str(), 1);
@@ -110,8 +110,8 @@ TEST_F(ExitFork, C225_NothingIsGivenBackOnceStaticsDie) {
   EXPECT_EQ(number_in(report.str(), "live_events"), number_in(report.str(), "made_events")) << report.str();
 }
 
-TEST_F(ExitFork, C226_C227_UseInAForkedChildIsRefusedByNameAndTheParentGoesOn) { expect_passes("fork_then_use_in_the_child"); }
-TEST_F(ExitFork, C226_C227_AForkedChildExitsCleanlyAndTheParentGoesOn) { expect_passes("fork_then_exit_in_the_child"); }
+TEST_F(ExitFork, UseInAForkedChildIsRefusedAndTheParentContinues) { expect_passes("fork_then_use_in_the_child"); }
+TEST_F(ExitFork, AForkedChildExitsCleanlyAndTheParentContinues) { expect_passes("fork_then_exit_in_the_child"); }
 TEST_F(ExitFork, ForkedChildrenNeverWaitForALockOfTheirParents) {
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
   GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
@@ -119,10 +119,10 @@ TEST_F(ExitFork, ForkedChildrenNeverWaitForALockOfTheirParents) {
   expect_passes("fork_beside_busy_threads");
 }
 TEST_F(ExitFork, AForkedChildHasNoCurrentStream) { expect_passes("fork_inside_a_guard"); }
-TEST_F(ExitFork, AChildForkedInAHostFunctionIsRefusedByName) { expect_passes("fork_in_a_host_function"); }
+TEST_F(ExitFork, UseInAChildForkedInAHostFunctionIsRefused) { expect_passes("fork_in_a_host_function"); }
 TEST_F(ExitFork, AStaticGuardExitsCleanly) { expect_passes("static_guard"); }
-TEST_F(ExitFork, AGuardThatOutlivesTheMainThreadsObjectsExitsCleanly) { expect_passes("thread_local_guard"); }
-TEST_F(ExitFork, C228_ForkAndExec) { expect_passes("fork_then_exec"); }
-TEST_F(ExitFork, C228_ForkBeforeFirstUse) { expect_passes("fork_before_first_use"); }
+TEST_F(ExitFork, AGuardThatOutlivesTheLibrarysThreadLocalsExitsCleanly) { expect_passes("thread_local_guard"); }
+TEST_F(ExitFork, AForkedChildCanExec) { expect_passes("fork_then_exec"); }
+TEST_F(ExitFork, AChildForkedBeforeFirstUseCanUseTheLibrary) { expect_passes("fork_before_first_use"); }
 
 }  // namespace

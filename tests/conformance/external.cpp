@@ -22,7 +22,7 @@ concept wrappable = requires(T handle) {
 };
 static_assert(wrappable<native::stream> && !wrappable<std::nullptr_t> && !wrappable<int>);
 
-TEST_F(External, C190_BorrowedTheHandleStaysValid) {
+TEST_F(External, ABorrowedHandleStaysValid) {
   Log log;
   Stream owner;
   Gate gate;
@@ -41,7 +41,7 @@ TEST_F(External, C190_BorrowedTheHandleStaysValid) {
   EXPECT_EQ(log.entries(), (Entries{"through the wrapper", "through the owner"}));
 }
 
-TEST_F(External, C191_ReleasedAndAdopted) {
+TEST_F(External, AReleasedHandleCanBeAdopted) {
   Log log;
   const auto before = live_objects().streams;
   {
@@ -68,13 +68,13 @@ TEST_F(External, C191_ReleasedAndAdopted) {
   EXPECT_EQ(live_objects().streams, before);
 }
 
-TEST_F(External, C192_ANullHandleIsRefused) {
+TEST_F(External, ANullHandleIsRefused) {
   EXPECT_EQ(code_of([&] { return Stream::from_native(native::stream{}, device(), Ownership::borrow); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return Stream::from_native(native::stream{}, device(), Ownership::take); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return Stream::from_native(native::stream{}, Ownership::borrow); }), errc::invalid_argument);
 }
 
-TEST_F(External, C193_TheDeviceIsFound) {
+TEST_F(External, TheDeviceOfAHandleIsFound) {
   for (int i = 0; i < Device::count(); ++i) {
     Stream owner{Device{i}};
     std::optional<Stream> wrapper;
@@ -85,7 +85,7 @@ TEST_F(External, C193_TheDeviceIsFound) {
   }
 }
 
-TEST_F(ExternalTwo, C193_AnotherDevicesHandleIsRefused) {
+TEST_F(ExternalTwo, AnotherDevicesHandleIsRefused) {
   Stream owner{second};
   const auto code = code_of([&] { return Stream::from_native(owner.native(), first, Ownership::borrow); });
   EXPECT_EQ(code, errc::invalid_argument);
@@ -151,7 +151,7 @@ TEST_F(External, WrappersOfAForeignHandleAreTheSameStreamOnAllThreads) {
   EXPECT_TRUE(kept.valid());
 }
 
-TEST_F(External, AWaitForOnesOwnWrapperIsANoOp) {
+TEST_F(External, WaitingForAWrapperOfTheSameStreamIsANoOp) {
   Stream owner;
   const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
   Gate gate;
@@ -178,7 +178,7 @@ TEST_F(External, AnExceptionOutlivesATemporaryWrapperOfAnOwnedHandle) {
   EXPECT_EQ(failure_of(owner), "through a temporary");
 }
 
-TEST_F(External, AnExceptionFromBeforeTheEndOfAWrapperReachesTheNextOne) {
+TEST_F(External, AnExceptionBeforeAWrapperEndsReachesTheNextWrapper) {
   const ForeignStream foreign;
   {
     const Stream wrapper = foreign.wrap();
@@ -189,7 +189,7 @@ TEST_F(External, AnExceptionFromBeforeTheEndOfAWrapperReachesTheNextOne) {
   EXPECT_EQ(failure_of(foreign.wrap()), "");
 }
 
-TEST_F(External, AnExceptionFromAfterTheEndOfAWrapperReachesTheNextOne) {
+TEST_F(External, AnExceptionAfterAWrapperEndsReachesTheNextWrapper) {
   const ForeignStream foreign;
   for (const bool next_exists : {false, true}) {
     Gate gate;
@@ -237,7 +237,7 @@ TEST_F(External, ANewStreamNeverHasAnExceptionOfAnEarlierOne) {
   }
 }
 
-TEST_F(External, TheEndOfTheOwnerEndsItsWrappers) {
+TEST_F(External, DestroyingTheOwnerInvalidatesItsWrappers) {
   std::optional<Stream> owner{std::in_place};
   Stream wrapper = Stream::from_native(owner->native(), device(), Ownership::borrow);
   const StreamRef view = wrapper;
@@ -267,7 +267,7 @@ TEST_F(External, ASecondOwnerIsRefused) {
   EXPECT_EQ(wrapper, owner);
 }
 
-TEST_F(External, ABorrowedHandleMayGetAnOwner) {
+TEST_F(External, ABorrowedHandleCanBeAdopted) {
   ForeignStream foreign;
   const Stream borrowed = foreign.wrap();
   {
@@ -278,7 +278,7 @@ TEST_F(External, ABorrowedHandleMayGetAnOwner) {
   EXPECT_FALSE(borrowed.valid());
 }
 
-TEST_F(External, TheLastWrapperOfAForeignHandleEndsItsViews) {
+TEST_F(External, DestroyingTheLastWrapperInvalidatesItsViews) {
   const ForeignStream foreign;
   auto one = std::make_unique<Stream>(foreign.wrap()), two = std::make_unique<Stream>(foreign.wrap());
   const StreamRef view = *one;
@@ -304,7 +304,7 @@ TEST_F(External, ReleaseLeavesOtherWrappersValid) {
   EXPECT_EQ(adopted, wrapper);
 }
 
-TEST_F(External, ReleasingAWrapperLeavesTheOwnerWhatItIs) {
+TEST_F(External, ReleasingAWrapperLeavesTheOwnerUnchanged) {
   Stream owner;
   Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
   EXPECT_EQ(wrapper.release(), owner.native());
@@ -323,7 +323,7 @@ TEST_F(External, ReleaseGivesTheOwnHandleAfterAnAssignmentToTheBase) {
   const Stream adopted = Stream::from_native(handle, device(), Ownership::take);
 }
 
-TEST_F(External, WrappersMadeInHostFunctionsAndEndedThereKeepExceptions) {
+TEST_F(External, AnExceptionOutlivesAWrapperDestroyedInAHostFunction) {
   const ForeignStream foreign;
   Stream other;
   // A wrapper that ends inside a host function is retired later, by a thread outside.
@@ -334,7 +334,7 @@ TEST_F(External, WrappersMadeInHostFunctionsAndEndedThereKeepExceptions) {
   EXPECT_EQ(failure_of(foreign.wrap()), "ended in a host function");
 }
 
-TEST_F(External, ManyForeignHandlesDoNotPileUp) {
+TEST_F(External, ManyForeignHandlesLeakNothing) {
   const auto round = [] {
     const ForeignStream foreign;
     static_cast<void>(foreign.wrap());
@@ -393,7 +393,7 @@ TEST_F(ExternalTwo, ATakenEventThatIsRecordedOnAnotherDeviceIsDestroyed) {
   EXPECT_EQ(live_objects(), before);
 }
 
-TEST_F(External, C195_EventHandlesBothWays) {
+TEST_F(External, EventHandlesCanBeBorrowedReleasedAndAdopted) {
   Stream stream, waiter;
   Event event;
   EXPECT_TRUE(code_of([&] { return event.release(); }));
@@ -421,11 +421,11 @@ TEST_F(External, C195_EventHandlesBothWays) {
   EXPECT_TRUE(waiter.synchronize_for(patience));
 }
 
-TEST_F(External, C195_ANullEventIsRefused) {
+TEST_F(External, ANullEventIsRefused) {
   EXPECT_EQ(code_of([&] { return Event::from_native(native::event{}, device(), Ownership::take); }), errc::invalid_argument);
 }
 
-TEST_F(External, C196_WorkThatOthersPutOnTheHandleIsSeen) {
+TEST_F(External, WorkEnqueuedThroughTheOwnerIsSeenByAWrapper) {
   Stream owner;
   const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
   Stream waiter;

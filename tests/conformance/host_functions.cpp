@@ -31,7 +31,7 @@ class MoveOnly {
   std::shared_ptr<Fate> fate_;
 };
 
-TEST_F(HostFunctions, C165_RunsOnceBetweenEarlierAndLaterWork) {
+TEST_F(HostFunctions, RunOnceBetweenEarlierAndLaterWork) {
   constexpr std::size_t size = std::size_t{1} << 20;
   Stream stream;
   PinnedBuffer<unsigned char> memory{size};
@@ -44,7 +44,7 @@ TEST_F(HostFunctions, C165_RunsOnceBetweenEarlierAndLaterWork) {
   EXPECT_EQ(*seen, (std::vector<int>{0, 1, 2}));
 }
 
-TEST_F(HostFunctions, C166_TwoThousandInOrder) {
+TEST_F(HostFunctions, TwoThousandRunInOrder) {
   Stream stream;
   std::vector<int> order;
   for (int i = 0; i < 2000; ++i) stream.launch_host_func([&order, i] { order.push_back(i); });
@@ -53,7 +53,7 @@ TEST_F(HostFunctions, C166_TwoThousandInOrder) {
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_F(HostFunctions, C167_AThousandThreadsAddOneEach) {
+TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
   Stream stream;
   int count = 0;  // not atomic: one stream runs one thing at a time
   for (int batch = 0; batch < 10; ++batch) on_threads(100, [&](int) { stream.launch_host_func([&count] { ++count; }); });
@@ -61,7 +61,7 @@ TEST_F(HostFunctions, C167_AThousandThreadsAddOneEach) {
   EXPECT_EQ(count, 1000);
 }
 
-TEST_F(HostFunctions, C168_NullFunctionsAreRefused) {
+TEST_F(HostFunctions, NullFunctionsAreRefused) {
   Stream stream;
   void (*null)() = nullptr;
   EXPECT_EQ(code_of([&] { stream.launch_host_func(null); }), errc::invalid_argument);
@@ -69,7 +69,7 @@ TEST_F(HostFunctions, C168_NullFunctionsAreRefused) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(HostFunctions, C169_AMoveOnlyCallableIsDestroyedOnce) {
+TEST_F(HostFunctions, AMoveOnlyCallableIsDestroyedOnce) {
   const auto fate = std::make_shared<Fate>();
   Stream stream;
   {
@@ -83,7 +83,7 @@ TEST_F(HostFunctions, C169_AMoveOnlyCallableIsDestroyedOnce) {
   EXPECT_EQ(fate->alive, 0);
 }
 
-TEST_F(HostFunctions, C169_AnLvalueIsCopiedAndAnyCallableGoes) {
+TEST_F(HostFunctions, LvaluesAreCopiedAndAnyCallableIsAccepted) {
   Stream stream;
   int count = 0;
   const std::function<int()> returns_something = [&count] { return ++count; };
@@ -94,7 +94,7 @@ TEST_F(HostFunctions, C169_AnLvalueIsCopiedAndAnyCallableGoes) {
   EXPECT_TRUE(static_cast<bool>(returns_something));
 }
 
-TEST_F(HostFunctions, C170_DestroyedOnceWhenTheEnqueueFails) {
+TEST_F(HostFunctions, ACallableIsDestroyedOnceWhenTheEnqueueFails) {
   const auto fate = std::make_shared<Fate>();
   Stream gone;
   Stream stream{std::move(gone)};
@@ -108,7 +108,7 @@ TEST_F(HostFunctions, C170_DestroyedOnceWhenTheEnqueueFails) {
   EXPECT_EQ(fate->runs, 0);
 }
 
-TEST_F(HostFunctions, C171_RunsAndIsDestroyedOnceWhenTheStreamIsDestroyedFirst) {
+TEST_F(HostFunctions, ACallableRunsAndIsDestroyedOnceAfterItsStreamIsDestroyed) {
   const auto fate = std::make_shared<Fate>();
   Gate gate;
   {
@@ -128,7 +128,7 @@ struct Marker : std::runtime_error {
   int value;
 };
 
-TEST_F(HostFunctions, C172_AnExceptionIsDeliveredByTheNextSynchronize) {
+TEST_F(HostFunctions, AnExceptionIsDeliveredByTheNextSynchronize) {
   Log log;
   Stream stream;
   const void* thrown = nullptr;
@@ -153,7 +153,7 @@ TEST_F(HostFunctions, C172_AnExceptionIsDeliveredByTheNextSynchronize) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(HostFunctions, C172_AnExceptionStaysWithItsStream) {
+TEST_F(HostFunctions, AnExceptionStaysWithItsStream) {
   Stream failing, other;
   failing.launch_host_func([] { throw Marker{1}; });
   const Event after{failing};
@@ -163,7 +163,7 @@ TEST_F(HostFunctions, C172_AnExceptionStaysWithItsStream) {
   EXPECT_THROW(failing.synchronize(), Marker);
 }
 
-TEST_F(HostFunctions, C172_AnExceptionThatNobodyAskedForIsDropped) {
+TEST_F(HostFunctions, AnUnobservedExceptionIsDroppedWithItsStream) {
   const auto token = std::make_shared<int>(0);
   {
     Stream stream;
@@ -175,7 +175,7 @@ TEST_F(HostFunctions, C172_AnExceptionThatNobodyAskedForIsDropped) {
   EXPECT_TRUE(eventually([&] { return token.use_count() == 1; }));
 }
 
-TEST_F(HostFunctions, C172_ThrownBehindADestroyedStreamItIsDropped) {
+TEST_F(HostFunctions, AnExceptionAfterTheStreamIsDestroyedIsDropped) {
   Log log;
   Gate gate;
   {
@@ -190,7 +190,7 @@ TEST_F(HostFunctions, C172_ThrownBehindADestroyedStreamItIsDropped) {
   EXPECT_NO_THROW(next.synchronize());
 }
 
-TEST_F(HostFunctions, C173_TheFirstOfTwoExceptionsIsKept) {
+TEST_F(HostFunctions, TheFirstOfTwoExceptionsIsKept) {
   Stream stream;
   stream.launch_host_func([] { throw Marker{1}; });
   stream.launch_host_func([] { throw Marker{2}; });
@@ -205,7 +205,7 @@ TEST_F(HostFunctions, C173_TheFirstOfTwoExceptionsIsKept) {
   EXPECT_THROW(stream.synchronize(), Marker);
 }
 
-TEST_F(HostFunctions, C174_AnExceptionSkipsNoEventAndNoWaiter) {
+TEST_F(HostFunctions, EventsAndWaitingStreamsContinueAfterAnException) {
   Log log;
   Stream stream, waiter;
   stream.launch_host_func([] { throw Marker{1}; });
@@ -218,7 +218,7 @@ TEST_F(HostFunctions, C174_AnExceptionSkipsNoEventAndNoWaiter) {
   EXPECT_THROW(stream.synchronize(), Marker);
 }
 
-TEST_F(HostFunctions, C175_C176_UsingStreamsInsideIsRefusedByName) {
+TEST_F(HostFunctions, UsingStreamsInsideAHostFunctionIsRefused) {
   Stream own, other;
   Event event{other};
   TimedEvent timed{other};
@@ -253,14 +253,14 @@ TEST_F(HostFunctions, C175_C176_UsingStreamsInsideIsRefusedByName) {
   EXPECT_TRUE(runs(other));
 }
 
-TEST_F(HostFunctions, C175_ARefusalThatIsNotCaughtInsideReachesSynchronize) {
+TEST_F(HostFunctions, AnUncaughtRefusalReachesSynchronize) {
   Stream stream;
   stream.launch_host_func([&stream] { stream.synchronize(); });
   EXPECT_EQ(code_of([&] { stream.synchronize(); }), errc::not_permitted);
   EXPECT_NO_THROW(stream.synchronize());
 }
 
-TEST_F(HostFunctions, C177_DestroysTheLastHandleOfItsOwnStream) {
+TEST_F(HostFunctions, CanDestroyTheirOwnStream) {
   Log log;
   auto stream = std::make_shared<Stream>();
   Gate gate;
@@ -272,7 +272,7 @@ TEST_F(HostFunctions, C177_DestroysTheLastHandleOfItsOwnStream) {
   EXPECT_TRUE(eventually([&] { return log.has("later"); }));
 }
 
-TEST_F(HostFunctions, C177_OtherObjectsMayDieInsideToo) {
+TEST_F(HostFunctions, CanDestroyOtherObjects) {
   const auto before = owned_objects();
   {
     Stream stream;
@@ -295,7 +295,7 @@ TEST_F(HostFunctions, C177_OtherObjectsMayDieInsideToo) {
   EXPECT_TRUE(eventually([&] { return owned_objects() == before; })) << owned_objects();
 }
 
-TEST_F(HostFunctions, C178_OnTheDefaultStreams) {
+TEST_F(HostFunctions, RunAndThrowOnTheDefaultStreams) {
   Log log;
   const Device here = device();
   for (const StreamRef stream : {here.default_stream(), StreamRef::per_thread_default(here)}) {

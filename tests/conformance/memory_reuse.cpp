@@ -36,7 +36,7 @@ TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
   for (int i = 0; i < rounds; ++i) ASSERT_EQ(last[static_cast<std::size_t>(i)], static_cast<unsigned char>(i));
 }
 
-TEST_F(MemoryReuse, WhatIsFreedBehindAGateCountsForTheSameStream) {
+TEST_F(MemoryReuse, APendingFreeIsReusedOnTheSameStream) {
   const Stream stream;
   PinnedBuffer<unsigned char> first{1}, second{1};
   Gate gate;
@@ -53,7 +53,7 @@ TEST_F(MemoryReuse, WhatIsFreedBehindAGateCountsForTheSameStream) {
   EXPECT_EQ(second[0], 2);
 }
 
-TEST_F(MemoryReuse, AnotherStreamWaitsForTheFreeItCountsOn) {
+TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
   const Stream owner, other, unrelated;
   PinnedBuffer<unsigned char> result{2};
   Gate gate;
@@ -77,7 +77,7 @@ TEST_F(MemoryReuse, AnotherStreamWaitsForTheFreeItCountsOn) {
   EXPECT_EQ(result[1], 2);
 }
 
-TEST_F(MemoryReuse, AFreeCountsOnce) {
+TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
   const Stream stream, other;
   Gate gate;
   gate.close_on(stream);
@@ -101,7 +101,7 @@ TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
   stream.synchronize();
 }
 
-TEST_F(MemoryReuse, EverythingIsFreeAgainInTheEnd) {
+TEST_F(MemoryReuse, AllMemoryIsFreeAgainInTheEnd) {
   const Stream stream, other;
   device().synchronize();
   const std::size_t before = device().memory_info().free;

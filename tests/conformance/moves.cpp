@@ -25,7 +25,7 @@ static_assert(std::is_nothrow_move_constructible_v<DeviceBuffer<int>> && std::is
 static_assert(std::is_nothrow_destructible_v<Stream> && std::is_nothrow_destructible_v<Event>);
 static_assert(sizeof(Device) == sizeof(int));
 
-TEST_F(Moves, C197_MovingKeepsHandleIdAndWork) {
+TEST_F(Moves, MovingKeepsHandleIdAndWork) {
   Log log;
   Stream stream;
   const auto handle = stream.native();
@@ -48,7 +48,7 @@ TEST_F(Moves, C197_MovingKeepsHandleIdAndWork) {
   EXPECT_EQ(log.entries(), (Entries{"before", "after"}));
 }
 
-TEST_F(Moves, C198_MovedFromIsItsOwnState) {
+TEST_F(Moves, MovedFromObjectsAreInvalid) {
   Stream stream;
   const Stream moved{std::move(stream)};
   EXPECT_FALSE(stream.valid());  // NOLINT: what moved-from means is the case, here and below
@@ -104,7 +104,7 @@ void expect_all_throw(StreamRef dead, StreamRef alive) {
   EXPECT_EQ(event.native(), nullptr) << "a refused record left something behind";
 }
 
-TEST_F(Moves, C199_EveryMemberOfAMovedFromStreamThrows) {
+TEST_F(Moves, EveryMemberOfAMovedFromStreamThrows) {
   Stream stream;
   Stream moved{std::move(stream)};
   expect_all_throw(stream, moved);
@@ -112,7 +112,7 @@ TEST_F(Moves, C199_EveryMemberOfAMovedFromStreamThrows) {
   EXPECT_TRUE(runs(moved));
 }
 
-TEST_F(Moves, C199_EveryMemberOfAStaleViewThrows) {
+TEST_F(Moves, EveryMemberOfAStaleViewThrows) {
   std::optional<Stream> stream{std::in_place};
   const StreamRef stale = *stream;
   stream.reset();
@@ -121,7 +121,7 @@ TEST_F(Moves, C199_EveryMemberOfAStaleViewThrows) {
   expect_all_throw(stale, alive);
 }
 
-TEST_F(Moves, C199_AStaleViewThrowsAlsoWhenItsPlaceIsTakenAgain) {
+TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
   std::optional<Stream> stream{std::in_place};
   const StreamRef stale = *stream;
   stream.reset();
@@ -146,7 +146,7 @@ void expect_all_members_throw(E& event, StreamRef stream) {
   EXPECT_EQ(code_of([&] { return event.release(); }), errc::invalid_handle);
 }
 
-TEST_F(Moves, C199_EveryMemberOfAMovedFromEventThrows) {
+TEST_F(Moves, EveryMemberOfAMovedFromEventThrows) {
   Stream stream;
   Event event{stream};
   TimedEvent timed{stream};
@@ -159,7 +159,7 @@ TEST_F(Moves, C199_EveryMemberOfAMovedFromEventThrows) {
   EXPECT_EQ(code_of([&] { return moved_timed - timed; }), errc::invalid_handle);
 }
 
-TEST_F(Moves, C199_AMovedFromObjectTakesANewValue) {
+TEST_F(Moves, AMovedFromObjectCanBeAssignedTo) {
   Stream stream;
   Stream moved{std::move(stream)};
   stream = Stream{};
@@ -170,7 +170,7 @@ TEST_F(Moves, C199_AMovedFromObjectTakesANewValue) {
   EXPECT_TRUE(event.synchronize_for(patience));
 }
 
-TEST_F(Moves, C200_SelfMoveLeavesItUsable) {
+TEST_F(Moves, SelfMoveLeavesAnObjectUsable) {
   Stream stream;
   Stream& same = stream;
   const auto id = stream.id();
@@ -190,7 +190,7 @@ TEST_F(Moves, C200_SelfMoveLeavesItUsable) {
   EXPECT_EQ(buffer.size(), 4U);
 }
 
-TEST_F(Moves, C201_AssigningOverALiveStreamDestroysItOnce) {
+TEST_F(Moves, AssigningOverALiveStreamDestroysItOnce) {
   Log log;
   const auto before = live_objects().streams;
   {
@@ -209,7 +209,7 @@ TEST_F(Moves, C201_AssigningOverALiveStreamDestroysItOnce) {
   EXPECT_TRUE(eventually([&] { return log.has("of the old one"); }));
 }
 
-TEST_F(Moves, C201_AssigningOverALiveEventDestroysItOnce) {
+TEST_F(Moves, AssigningOverALiveEventDestroysItOnce) {
   Stream stream;
   const auto before = live_objects().events;
   {
@@ -221,7 +221,7 @@ TEST_F(Moves, C201_AssigningOverALiveEventDestroysItOnce) {
   EXPECT_EQ(live_objects().events, before);
 }
 
-TEST_F(Moves, C201_AssigningToTheViewInsideChangesNotWhatIsDestroyed) {
+TEST_F(Moves, AssigningToTheBaseViewStillDestroysTheOwnStream) {
   const auto before = live_objects().streams;
   Stream other;
   {
@@ -232,7 +232,7 @@ TEST_F(Moves, C201_AssigningToTheViewInsideChangesNotWhatIsDestroyed) {
   EXPECT_TRUE(runs(other));
 }
 
-TEST_F(Moves, C202_ToAnotherThread) {
+TEST_F(Moves, AStreamMovesToAnotherThread) {
   Log log;
   Stream stream;
   std::thread thread{[&log, moved = std::move(stream)]() mutable {
@@ -244,7 +244,7 @@ TEST_F(Moves, C202_ToAnotherThread) {
   EXPECT_EQ(log.size(), 1U);
 }
 
-TEST_F(Moves, C203_AnEventMovesWhileAStreamWaits) {
+TEST_F(Moves, AnEventMovesWhileAStreamWaits) {
   Log log;
   Stream held, waiter;
   Gate gate;
@@ -263,7 +263,7 @@ TEST_F(Moves, C203_AnEventMovesWhileAStreamWaits) {
   EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
 }
 
-TEST_F(Moves, C203_BuffersMoveWithTheirContents) {
+TEST_F(Moves, BuffersMoveWithTheirContents) {
   Stream stream;
   DeviceBuffer<int> there{4, stream};
   fill(stream, there, 3);

@@ -9,7 +9,7 @@ using namespace runnel;
 using namespace conformance;
 using MultiDevice = TwoDevices;
 
-TEST_F(MultiDevice, C215_CreateOnANamedDeviceWhileAnotherIsCurrent) {
+TEST_F(MultiDevice, StreamsAndBuffersCanBeMadeOnADeviceThatIsNotCurrent) {
   const DeviceGuard with{first};
   Stream stream{second};
   DeviceBuffer<int> buffer{4, stream};
@@ -20,7 +20,7 @@ TEST_F(MultiDevice, C215_CreateOnANamedDeviceWhileAnotherIsCurrent) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(MultiDevice, C216_SynchronizeAndQueryFromTheWrongDevice) {
+TEST_F(MultiDevice, SynchronizeAndQueryWhileAnotherDeviceIsCurrent) {
   Stream stream{second};
   Gate gate;
   const DeviceGuard with{first};
@@ -31,7 +31,7 @@ TEST_F(MultiDevice, C216_SynchronizeAndQueryFromTheWrongDevice) {
   EXPECT_EQ(stream.priority(), second.priority_range().clamp(0));
 }
 
-TEST_F(MultiDevice, C217_AnEventRecordedOnAnotherDevicesStreamSwitches) {
+TEST_F(MultiDevice, AnEventCanBeRecordedOnStreamsOfDifferentDevices) {
   Stream a{first}, b{second};
   Event event;
   TimedEvent timed;
@@ -52,7 +52,7 @@ TEST_F(MultiDevice, C217_AnEventRecordedOnAnotherDevicesStreamSwitches) {
   EXPECT_FALSE(b.query());
 }
 
-TEST_F(MultiDevice, C217_AWaiterKeepsWhatItWaitsForWhenTheEventSwitches) {
+TEST_F(MultiDevice, AWaitIsUnaffectedWhenTheEventChangesDevice) {
   Log log;
   Stream a{first}, b{second}, waiter{first};
   Event event;
@@ -69,7 +69,7 @@ TEST_F(MultiDevice, C217_AWaiterKeepsWhatItWaitsForWhenTheEventSwitches) {
   EXPECT_EQ(log.entries(), (Entries{"b", "waiter"}));
 }
 
-TEST_F(MultiDevice, C218_WaitAcrossDevices) {
+TEST_F(MultiDevice, AStreamWaitsForAnEventOfAnotherDevice) {
   Log log;
   Stream a{first}, b{second};
   Gate gate;
@@ -88,7 +88,7 @@ TEST_F(MultiDevice, C218_WaitAcrossDevices) {
   EXPECT_EQ(log.entries(), (Entries{"a", "b"}));
 }
 
-TEST_F(MultiDevice, C219_TheCurrentDeviceStaysWhateverIsCalledOnTheOther) {
+TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
   const DeviceGuard with{first};
   Stream here{first};
   const auto same = [] { return Device::current() == first; };

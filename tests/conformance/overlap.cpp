@@ -86,14 +86,14 @@ TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
   }
 }
 
-TEST_P(OverlapStrategies, TakePinnedMemoryAsItIs) {
+TEST_P(OverlapStrategies, AcceptPinnedMemory) {
   PinnedBuffer<int> in(10'007), out(in.size());
   std::iota(in.begin(), in.end(), 0);
   overlap(in, out, {.chunk = 1000, .strategy = GetParam()}, same);
   EXPECT_TRUE(std::equal(in.begin(), in.end(), out.begin()));
 }
 
-TEST_P(OverlapStrategies, WorkWithinTheSameMemory) {
+TEST_P(OverlapStrategies, WorkInPlace) {
   Numbers all = numbered(10'007);
   overlap(all, all, {.chunk = 1000, .strategy = GetParam()},
           [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> out, const OverlapChunk& chunk) {
@@ -102,7 +102,7 @@ TEST_P(OverlapStrategies, WorkWithinTheSameMemory) {
   for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int>(i / 1000));
 }
 
-TEST_P(OverlapStrategies, TakeInputsOfDifferentTypesAndWidths) {
+TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
   const std::size_t rows_there = 1003;
   const Numbers a = numbered(rows_there);
   std::vector<std::int64_t> b(2 * rows_there);
@@ -145,7 +145,7 @@ TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
   EXPECT_EQ(of_chunks[16], -1);
 }
 
-TEST_P(OverlapStrategies, BringNothingBackWhereThereIsNothing) {
+TEST_P(OverlapStrategies, WorkWithoutOutput) {
   const Numbers in = numbered(1000);
   DeviceBuffer<int> there(in.size());
   current_stream().synchronize();
@@ -182,7 +182,7 @@ void expect_neighbours(const Numbers& out, std::size_t size) {
     }
 }
 
-TEST_P(OverlapStrategies, ShowNeighboursToStencils) {
+TEST_P(OverlapStrategies, PassNeighboursToStencils) {
   for (const auto& [size, chunk, in_flight] : std::vector<std::array<std::size_t, 3>>{
            {1000, 100, 4}, {1001, 100, 2}, {101, 100, 3}, {7, 1, 2}, {3, 100, 1}, {1, 1, 1}, {200, 100, 1}, {0, 5, 2}}) {
     const OverlapOptions options{.chunk = chunk, .in_flight = in_flight, .strategy = GetParam(), .halo = 2};
@@ -229,7 +229,7 @@ TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
   EXPECT_EQ(both[512 + 9], 10);
 }
 
-TEST_P(OverlapStrategies, KeepWhatAFilterLetsThrough) {
+TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
   // Of chunk i the first i % 7 numbers; how many that is comes from a table, since nothing here computes.
   constexpr std::size_t chunk = 100;
   PinnedBuffer<std::size_t> table(100);
@@ -311,7 +311,7 @@ template <class F>
   return 0;
 }
 
-TEST_P(OverlapStrategies, StopAtAnExceptionAndTellItsChunk) {
+TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
   const Numbers in = numbered(10'000);
   const OverlapOptions options{.chunk = 100, .in_flight = 3, .strategy = GetParam()};
   for (const std::size_t bad : {std::size_t{0}, std::size_t{5}, std::size_t{99}}) {
@@ -360,7 +360,7 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndTellItsChunk) {
   }
 }
 
-TEST_P(OverlapStrategies, TellWhatTheLibraryThrew) {
+TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
   const Numbers in = numbered(1000);
   Numbers out(in.size());
   set_default_pageable(Pageable::refuse);
@@ -391,7 +391,7 @@ class Pages {
   void* begin_;
 };
 
-TEST_P(OverlapStrategies, TellOfPagesThatCannotBeTouched) {
+TEST_P(OverlapStrategies, ReportPagesThatCannotBeAccessed) {
   if (!conformance::pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
   constexpr std::size_t bad = 5;
   std::vector<char> ordinary(Pages::count * Pages::bytes);
@@ -413,7 +413,7 @@ TEST_P(OverlapStrategies, TellOfPagesThatCannotBeTouched) {
   expect_error(errc::unwritable_destination, std::span{ordinary}, to.span());
 }
 
-TEST_P(OverlapStrategies, AreStoppedBetweenChunks) {
+TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
   const Numbers in = numbered(10'000);
   for (const std::size_t enough : {std::size_t{0}, std::size_t{1}, std::size_t{20}}) {
     std::stop_source stopping;
@@ -503,7 +503,7 @@ TEST_P(OverlapStrategies, RunTheFunctionWithItsStreamCurrent) {
   EXPECT_EQ(current_stream(), found);
 }
 
-TEST_F(Overlap, KeepsTheNextChunkMovingWhileOneIsHeldUp) {
+TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
   PinnedBuffer<int> in(2000), out(2000);
   std::iota(in.begin(), in.end(), 0);
   bool moved = false;
@@ -534,7 +534,7 @@ TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), large, 4, false));
 }
 
-TEST_F(Overlap, RefusesInWordsBeforeAnythingMoves) {
+TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   const Numbers in = numbered(100);
   Numbers out(100);
   const auto never = [](StreamRef, auto...) { ADD_FAILURE() << "the function was called"; };
@@ -566,7 +566,7 @@ TEST_F(Overlap, RefusesInWordsBeforeAnythingMoves) {
   EXPECT_THROW(overlap(counting(1), no_output, {.chunk = 1000, .in_flight = huge}, never), std::bad_alloc);
 }
 
-TEST_F(Overlap, RefusesSourcesThatAreNotWhatTheySay) {
+TEST_F(Overlap, RefusesSourcesThatReturnWrongCounts) {
   const Numbers in = numbered(100);
   const auto nothing = [](StreamRef, auto...) {};
   EXPECT_EQ(code_of([&] { overlap(source<int>([](std::span<int> to) { return to.size() + 1; }), no_output, {.chunk = 10}, nothing); }),
@@ -622,7 +622,7 @@ TEST_F(Overlap, KeepsTheNameOfItsStreams) {
 
 void twice_nothing(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy(stream, out, in); }
 
-TEST_F(Overlap, TakesFunctionsAndObjectsThatOnlyMove) {
+TEST_F(Overlap, AcceptsFunctionsAndMoveOnlyObjects) {
   const Numbers in = numbered(100);
   Numbers out(100), again(100);
   overlap(in, out, twice_nothing);
@@ -634,7 +634,7 @@ TEST_F(Overlap, TakesFunctionsAndObjectsThatOnlyMove) {
   EXPECT_EQ(again, in);
 }
 
-TEST_F(Overlap, MeasuresWhatWasHidden) {
+TEST_F(Overlap, MeasuresHiddenTransfers) {
   using std::chrono::nanoseconds;
   const auto interval = [](int start, int stop) { return OverlapInterval{nanoseconds{start}, nanoseconds{stop}}; };
   const OverlapChunkTimes chunks[] = {
@@ -696,7 +696,7 @@ TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
   EXPECT_LE(2 * result.chunk * result.in_flight, memory / 2) << "the other half is for what the function allocates";
 }
 
-TEST_F(OverlapInLittleMemory, UsesWhatAnEarlierRunAndADroppedBufferFree) {
+TEST_F(OverlapInLittleMemory, ReusesMemoryOfEarlierRunsAndDestroyedBuffers) {
   const Bytes in = bytes(memory / 2);
   Bytes out(in.size());
   const Stream other;
@@ -709,7 +709,7 @@ TEST_F(OverlapInLittleMemory, UsesWhatAnEarlierRunAndADroppedBufferFree) {
   }
 }
 
-TEST_F(OverlapInLittleMemory, WaitsForAFreeThatIsEnqueued) {
+TEST_F(OverlapInLittleMemory, WaitsForAPendingFree) {
   const Bytes in = bytes(memory / 2);
   Bytes out(in.size());
   const Stream other;
@@ -722,7 +722,7 @@ TEST_F(OverlapInLittleMemory, WaitsForAFreeThatIsEnqueued) {
   EXPECT_EQ(out, in);
 }
 
-TEST_F(OverlapInLittleMemory, MakesTheSizesThatAreLeftOpenSmaller) {
+TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
   const DeviceBuffer<char> in_use(memory - memory / 8);
   const Bytes in = bytes(memory);
   for (const OverlapStrategy strategy : strategies)
@@ -744,7 +744,7 @@ TEST_F(OverlapInLittleMemory, MakesTheSizesThatAreLeftOpenSmaller) {
   }
 }
 
-TEST_F(OverlapInLittleMemory, KeepsTheNumberOfResultsThatThereIsRoomFor) {
+TEST_F(OverlapInLittleMemory, KeepsTheNumberOfChunksThatTheResultsHaveRoomFor) {
   const DeviceBuffer<char> in_use(memory - memory / 8);
   const Bytes in = bytes(memory);
   // As many results as the chunks of the usual size: smaller chunks would have more.
@@ -776,7 +776,7 @@ TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {
 
 class OverlapTwoDevices : public TwoDevices {};
 
-TEST_F(OverlapTwoDevices, SharesTheChunks) {
+TEST_F(OverlapTwoDevices, ShareTheChunks) {
   for (const OverlapStrategy strategy : strategies) {
     const Numbers in = numbered(10'001);
     for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}}) {
@@ -807,7 +807,7 @@ TEST_F(OverlapTwoDevices, SharesTheChunks) {
   }
 }
 
-TEST_F(OverlapTwoDevices, TellTheChunkThatFailed) {
+TEST_F(OverlapTwoDevices, ReportTheChunkThatFailed) {
   const Numbers in = numbered(10'000);
   Numbers out(in.size());
   EXPECT_EQ(failed_chunk([&] {

@@ -73,7 +73,7 @@ const void* next_block(std::size_t bytes = size) {
   return buffer.data();
 }
 
-TEST_F(PinnedPool, C118_AllocateWriteCopyFree) {
+TEST_F(PinnedPool, BuffersCanBeWrittenAndCopied) {
   Stream stream;
   PinnedBuffer<int> source{1000}, result{1000};
   std::iota(source.begin(), source.end(), 0);
@@ -84,7 +84,7 @@ TEST_F(PinnedPool, C118_AllocateWriteCopyFree) {
   EXPECT_TRUE(std::equal(source.begin(), source.end(), result.begin()));
 }
 
-TEST_F(PinnedPool, C118_WriteCombinedMemoryIsCopiedFromAndPooledApart) {
+TEST_F(PinnedPool, WriteCombinedMemoryIsPooledApart) {
   Stream stream;
   std::vector<unsigned char> result(size);
   DeviceBuffer<unsigned char> there{size, stream};
@@ -104,7 +104,7 @@ TEST_F(PinnedPool, C118_WriteCombinedMemoryIsCopiedFromAndPooledApart) {
   EXPECT_EQ(again.data(), combined);
 }
 
-TEST_F(PinnedPool, C119_ZeroBytes) {
+TEST_F(PinnedPool, ZeroBytesCanBeAllocated) {
   const Buffer none{0};
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_EQ(none.device_pointer(), nullptr);
@@ -118,7 +118,7 @@ TEST_F(PinnedPool, C119_ZeroBytes) {
   resource->deallocate(second, 0);
 }
 
-TEST_F(PinnedPool, C120_TooMuchThrowsBadAlloc) {
+TEST_F(PinnedPool, TooLargeSizesThrowBadAlloc) {
   EXPECT_EQ(code_of([] { const PinnedBuffer<double> overflow(huge); }), errc::out_of_memory);
   EXPECT_EQ(code_of([] { const Buffer most(huge); }), errc::out_of_memory);
   EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
@@ -127,7 +127,7 @@ TEST_F(PinnedPool, C120_TooMuchThrowsBadAlloc) {
   EXPECT_THROW((std::vector<int, PinnedAllocator<int>>(huge / 64)), std::bad_alloc);
 }
 
-TEST_F(PinnedPool, C121_OutOfMemoryLeavesLaterCallsWorking) {
+TEST_F(PinnedPool, WorksAfterOutOfMemory) {
   Stream stream;
   const PinnedStatistics before = since();
   EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
@@ -140,7 +140,7 @@ TEST_F(PinnedPool, C121_OutOfMemoryLeavesLaterCallsWorking) {
   EXPECT_EQ(result[99], 100);
 }
 
-TEST_F(PinnedPool, C122_AlignmentAtSizesUpTo4097) {
+TEST_F(PinnedPool, BlocksAreAlignedAtSizesUpTo4097) {
   for (std::size_t bytes = 1; bytes <= 4097; bytes += bytes < 64 ? 1 : 61) {
     const Buffer one(bytes), two(bytes);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.data()) % 256, 0U) << bytes;
@@ -152,7 +152,7 @@ TEST_F(PinnedPool, C122_AlignmentAtSizesUpTo4097) {
   EXPECT_EQ(code_of([] { return pinned_resource()->allocate(100, 512); }), errc::invalid_argument);
 }
 
-TEST_F(PinnedPool, C123_PointersAreReportedAsPinned) {
+TEST_F(PinnedPool, PointersAreReportedAsPinned) {
   const Buffer buffer{size};
   EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::pinned);
   EXPECT_EQ(pointer_info(buffer.data() + size - 1).kind, MemoryKind::pinned);
@@ -162,7 +162,7 @@ TEST_F(PinnedPool, C123_PointersAreReportedAsPinned) {
   EXPECT_EQ(pointer_info(others.data()).kind, MemoryKind::pinned);
 }
 
-TEST_F(PinnedPool, C124_AFreedBlockIsReused) {
+TEST_F(PinnedPool, AFreedBlockIsReused) {
   const void* const first = next_block();
   EXPECT_EQ(next_block(), first);
   EXPECT_EQ(next_block(block), first) << "the largest size of the class";
@@ -212,7 +212,7 @@ class PinnedPoolWays : public PinnedPool, public testing::WithParamInterface<Way
   }
 };
 
-TEST_P(PinnedPoolWays, C125_NotReusedWhileItsUseIsGatedAndC126_ReusedAfter) {
+TEST_P(PinnedPoolWays, ABlockIsReusedOnlyOnceItsUseIsComplete) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   Buffer other{size};
@@ -235,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(Uses, PinnedPoolWays,
                          testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill, Way::pattern, Way::batch, Way::between_two,
                                          Way::by_hand));
 
-TEST_F(PinnedPool, DoesNotGrowWithWhatAnotherThreadsDefaultStreamUsed) {
+TEST_F(PinnedPool, DoesNotGrowWithBlocksUsedByAnotherThreadsDefaultStream) {
   constexpr std::size_t bytes = std::size_t{128} << 10;
   const std::size_t before = pinned_statistics().cached;
   std::mutex mutex;
@@ -275,7 +275,7 @@ TEST_F(PinnedPool, DoesNotGrowWithWhatAnotherThreadsDefaultStreamUsed) {
   EXPECT_LE(pinned_statistics().cached, before + 8 * bytes);
 }
 
-TEST_F(PinnedPool, C125_AGatedCopyCarriesWhatTheBufferHeldWhenItDied) {
+TEST_F(PinnedPool, APendingCopyReadsWhatTheDestroyedBufferHeld) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   std::vector<unsigned char> result(size);
@@ -298,7 +298,7 @@ TEST_F(PinnedPool, C125_AGatedCopyCarriesWhatTheBufferHeldWhenItDied) {
   EXPECT_EQ(result, std::vector<unsigned char>(size, 1));
 }
 
-TEST_F(PinnedPool, C127_InUseOnTwoStreamsReusedOnlyAfterBoth) {
+TEST_F(PinnedPool, ABlockUsedByTwoStreamsIsReusedAfterBoth) {
   Stream first, second;
   DeviceBuffer<unsigned char> there{size, first}, too{size, second};
   const void* held = nullptr;
@@ -321,7 +321,7 @@ TEST_F(PinnedPool, C127_InUseOnTwoStreamsReusedOnlyAfterBoth) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, C127_AHeldUpBlockDoesNotHideOthers) {
+TEST_F(PinnedPool, ABlockInUseDoesNotHideIdleOnes) {
   constexpr std::size_t count = 20;
   Stream held_up, runs_on;
   DeviceBuffer<unsigned char> there{size, held_up}, too{size, runs_on};
@@ -354,7 +354,7 @@ class PinnedPoolTwo : public PinnedPool {
   }
 };
 
-TEST_F(PinnedPoolTwo, C128_InUseOnAnotherDevicesStream) {
+TEST_F(PinnedPoolTwo, ABlockUsedOnAnotherDeviceIsReusedAfterItsStream) {
   Stream stream{Device{1}};
   DeviceBuffer<unsigned char> there{size, stream};
   const void* held = nullptr;
@@ -375,7 +375,7 @@ TEST_F(PinnedPoolTwo, C128_InUseOnAnotherDevicesStream) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, C129_InteriorPointersAreRecognised) {
+TEST_F(PinnedPool, UsesOfInteriorPointersAreRecorded) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   stream.synchronize();
@@ -399,7 +399,7 @@ TEST_F(PinnedPool, C129_InteriorPointersAreRecognised) {
   }
 }
 
-TEST_F(PinnedPool, C130_ForeignPointersAreRefusedByRecord) {
+TEST_F(PinnedPool, RecordUseRefusesForeignPointers) {
   Stream stream;
   int variable = 0;
   std::vector<int> ordinary(100);
@@ -417,7 +417,7 @@ TEST_F(PinnedPool, C130_ForeignPointersAreRefusedByRecord) {
   EXPECT_EQ(code_of([&] { buffer.record_use(stream); }), errc::invalid_handle);
 }
 
-TEST_F(PinnedPool, C131_StreamDestroyedBeforeTheBlockIsFreed) {
+TEST_F(PinnedPool, ABlockOutlivesTheStreamThatUsedIt) {
   const void* held = nullptr;
   allow(2);
   Gate gate;
@@ -437,7 +437,7 @@ TEST_F(PinnedPool, C131_StreamDestroyedBeforeTheBlockIsFreed) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, C131_ManyStreamsComeAndGoWhileABlockStays) {
+TEST_F(PinnedPool, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   Buffer buffer{size};
   const auto rounds = [&](int count) {
     for (int i = 0; i < count; ++i) {
@@ -453,7 +453,7 @@ TEST_F(PinnedPool, C131_ManyStreamsComeAndGoWhileABlockStays) {
   EXPECT_LT(live_objects().pooled_events, 1000U);
 }
 
-TEST_F(PinnedPool, C131_AThreadsOwnDefaultStreamEndsBeforeTheBlockIsFreed) {
+TEST_F(PinnedPool, ABlockOutlivesThePerThreadStreamThatUsedIt) {
   const void* held = nullptr;
   allow(2);
   {
@@ -465,7 +465,7 @@ TEST_F(PinnedPool, C131_AThreadsOwnDefaultStreamEndsBeforeTheBlockIsFreed) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, C131_AnotherThreadsOwnDefaultStream) {
+TEST_F(PinnedPool, ABlockUsedByAnotherThreadsDefaultStreamIsReusedAfterIt) {
   allow(2);
   std::latch freed{1}, used{1};
   const void* held = nullptr;
@@ -487,7 +487,7 @@ TEST_F(PinnedPool, C131_AnotherThreadsOwnDefaultStream) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, C132_TrimGivesIdleBlocksBackOnly) {
+TEST_F(PinnedPool, TrimFreesIdleBlocksOnly) {
   Buffer stays{size};
   std::memset(stays.data(), 5, size);
   next_block(size);
@@ -502,7 +502,7 @@ TEST_F(PinnedPool, C132_TrimGivesIdleBlocksBackOnly) {
   EXPECT_EQ(std::count(stays.begin(), stays.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(PinnedPool, C133_TrimKeepsABlockWithAGatedCopy) {
+TEST_F(PinnedPool, TrimKeepsABlockWithAPendingCopy) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   std::vector<unsigned char> result(size);
@@ -524,7 +524,7 @@ TEST_F(PinnedPool, C133_TrimKeepsABlockWithAGatedCopy) {
   EXPECT_EQ(since().cached_blocks, 0U);
 }
 
-TEST_F(PinnedPool, C134_StatisticsAreExact) {
+TEST_F(PinnedPool, StatisticsAreExact) {
   {
     const Buffer one{size}, two{1}, three{block + 1};
     const PinnedStatistics s = since();
@@ -550,7 +550,7 @@ TEST_F(PinnedPool, C134_StatisticsAreExact) {
   EXPECT_EQ(s.cached_blocks, 0U);
 }
 
-TEST_F(PinnedPool, C135_ADifferentSizeDoesNotGetTheWrongBlock) {
+TEST_F(PinnedPool, ABlockIsReusedForItsSizeClassOnly) {
   const void* const small = next_block(size);
   Buffer large{block + 1};
   EXPECT_NE(static_cast<const void*>(large.data()), small);
@@ -561,7 +561,7 @@ TEST_F(PinnedPool, C135_ADifferentSizeDoesNotGetTheWrongBlock) {
   EXPECT_EQ(next_block(size), small);
 }
 
-TEST_F(PinnedPool, C136_DoubleFreeIsRefused) {
+TEST_F(PinnedPool, DoubleFreeIsRefused) {
   std::pmr::memory_resource* const resource = pinned_resource();
   void* const memory = resource->allocate(size);
   resource->deallocate(memory, size);
@@ -571,7 +571,7 @@ TEST_F(PinnedPool, C136_DoubleFreeIsRefused) {
   EXPECT_NE(one.data(), two.data());
 }
 
-TEST_F(PinnedPool, C136_MovedBuffersFreeOnce) {
+TEST_F(PinnedPool, MovedBuffersFreeOnce) {
   Buffer a{size};
   Buffer b{std::move(a)};
   Buffer c{size};
@@ -582,7 +582,7 @@ TEST_F(PinnedPool, C136_MovedBuffersFreeOnce) {
   EXPECT_EQ(c.data(), nullptr);
 }
 
-TEST_F(PinnedPool, C137_FreeOfAForeignPointerIsRefused) {
+TEST_F(PinnedPool, FreeOfAForeignPointerIsRefused) {
   std::pmr::memory_resource* const resource = pinned_resource();
   std::vector<int> ordinary(100);
   int variable = 0;
@@ -595,7 +595,7 @@ TEST_F(PinnedPool, C137_FreeOfAForeignPointerIsRefused) {
   resource->deallocate(memory, size);
 }
 
-TEST_F(PinnedPool, C138_ASteadyLoopIsBounded) {
+TEST_F(PinnedPool, ASteadyLoopUsesABoundedNumberOfBlocks) {
   const int rounds = long_tests() ? 100'000 : 5000;
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
@@ -613,7 +613,7 @@ TEST_F(PinnedPool, C138_ASteadyLoopIsBounded) {
   EXPECT_LE(since().cached, 200 * block);
 }
 
-TEST_F(PinnedPool, C139_AnAllocationThatFailsEmptiesTheCacheAndIsTriedOnceMore) {
+TEST_F(PinnedPool, AFailedAllocationEmptiesTheCacheAndIsRetried) {
   next_block(size);
   next_block(std::size_t{1} << 20);
   EXPECT_EQ(since().cached_blocks, 2U);
@@ -628,7 +628,7 @@ TEST_F(PinnedPool, C139_AnAllocationThatFailsEmptiesTheCacheAndIsTriedOnceMore) 
   EXPECT_EQ(since().cached, std::size_t{1} << 19);
 }
 
-TEST_F(PinnedPool, C140_TheLimitIsRespectedAndFreedBytesReturnToIt) {
+TEST_F(PinnedPool, TheLimitIsRespectedAndFreedBytesCountAgain) {
   const PinnedStatistics now = pinned_statistics();
   set_pinned_limit(now.in_use + now.cached + 4 * block);
   EXPECT_EQ(pinned_limit(), now.in_use + now.cached + 4 * block);
@@ -649,7 +649,7 @@ TEST_F(PinnedPool, C140_TheLimitIsRespectedAndFreedBytesReturnToIt) {
   next_block();
 }
 
-TEST_F(PinnedPool, C141_FreedOnAnotherThreadThanAllocated) {
+TEST_F(PinnedPool, ABlockFreedOnAnotherThreadIsReused) {
   Buffer buffer{size};
   const void* const address = buffer.data();
   on_thread([taken = std::move(buffer)] { EXPECT_NE(taken.data(), nullptr); });
@@ -658,7 +658,7 @@ TEST_F(PinnedPool, C141_FreedOnAnotherThreadThanAllocated) {
   EXPECT_EQ(next_block(), address);
 }
 
-TEST_F(PinnedPool, C141_ThreadsExchangeBlocks) {
+TEST_F(PinnedPool, ThreadsExchangeBlocks) {
   std::mutex mutex;
   std::vector<Buffer> exchanged;
   Stream stream;
@@ -678,7 +678,7 @@ TEST_F(PinnedPool, C141_ThreadsExchangeBlocks) {
   EXPECT_EQ(since().blocks, 0U);
 }
 
-TEST_F(PinnedPool, C141_FreedInAHostFunction) {
+TEST_F(PinnedPool, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
   if (!host_functions_overlap()) GTEST_SKIP() << "a host function that waits holds others up here";
   Stream stream, other;
   const void* held = nullptr;
@@ -698,7 +698,7 @@ TEST_F(PinnedPool, C141_FreedInAHostFunction) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, C142_AnAddressThatTheRuntimeGivesAgainIsAFreshBlock) {
+TEST_F(PinnedPool, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   on_threads(4, [&](int index) {
@@ -716,7 +716,7 @@ TEST_F(PinnedPool, C142_AnAddressThatTheRuntimeGivesAgainIsAFreshBlock) {
 
 using Registration = Conformance;
 
-TEST_F(Registration, C143_RegisteredMemoryIsPinnedWhileItLasts) {
+TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
   Stream stream;
   std::vector<unsigned char> memory(size, 3), result(size);
   {
@@ -734,7 +734,7 @@ TEST_F(Registration, C143_RegisteredMemoryIsPinnedWhileItLasts) {
   EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
 }
 
-TEST_F(Registration, C143_TwiceAndOverlappingAreRefused) {
+TEST_F(Registration, RegisteringTwiceOrOverlappingIsRefused) {
   std::vector<unsigned char> memory(std::size_t{1} << 16);
   {
     const HostRegistration pin{memory.data() + 8192, 16384};
@@ -751,7 +751,7 @@ TEST_F(Registration, C143_TwiceAndOverlappingAreRefused) {
   EXPECT_EQ(again.size_bytes(), memory.size());
 }
 
-TEST_F(Registration, C143_WhatCannotBeRegisteredIsRefused) {
+TEST_F(Registration, InvalidRangesAreRefused) {
   Stream stream;
   PinnedBuffer<int> pinned{100};
   DeviceBuffer<int> there{100, stream};
@@ -764,7 +764,7 @@ TEST_F(Registration, C143_WhatCannotBeRegisteredIsRefused) {
   EXPECT_EQ(code_of([&] { const HostRegistration past(&variable, huge); }), errc::invalid_argument);
 }
 
-TEST_F(Registration, C143_MovesLikeAnOwner) {
+TEST_F(Registration, MovesLikeAnOwner) {
   std::vector<unsigned char> memory(std::size_t{1} << 20);
   unsigned char* const second = memory.data() + (std::size_t{1} << 19);  // no page is in both
   HostRegistration a{memory.data(), size};

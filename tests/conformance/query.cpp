@@ -9,9 +9,9 @@ using namespace runnel;
 using namespace conformance;
 using Query = Conformance;
 
-TEST_F(Query, C043_TrueOfAnEmptyStream) { EXPECT_TRUE(Stream{}.query()); }
+TEST_F(Query, IsTrueOfAnEmptyStream) { EXPECT_TRUE(Stream{}.query()); }
 
-TEST_F(Query, C044_FalseWhileTheLastTaskRuns) {
+TEST_F(Query, IsFalseWhileTheLastFunctionRuns) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -19,7 +19,7 @@ TEST_F(Query, C044_FalseWhileTheLastTaskRuns) {
   EXPECT_FALSE(stream.query());
 }
 
-TEST_F(Query, C045_TrueAfterSynchronize) {
+TEST_F(Query, IsTrueAfterSynchronize) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -29,7 +29,7 @@ TEST_F(Query, C045_TrueAfterSynchronize) {
   EXPECT_TRUE(stream.query());
 }
 
-TEST_F(Query, C046_C052_NotReadyNeverBlocksAndIsNoError) {
+TEST_F(Query, NeverBlocksAndLeavesNoErrorBehind) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -41,7 +41,7 @@ TEST_F(Query, C046_C052_NotReadyNeverBlocksAndIsNoError) {
   stream.synchronize();
 }
 
-TEST_F(Query, C047_SynchronizeWaitsForAHostFunction) {
+TEST_F(Query, SynchronizeWaitsForAHostFunction) {
   Log log;
   Stream stream;
   Gate gate;
@@ -51,7 +51,7 @@ TEST_F(Query, C047_SynchronizeWaitsForAHostFunction) {
   EXPECT_EQ(log.size(), 1U);
 }
 
-TEST_F(Query, C048_SynchronizeTwice) {
+TEST_F(Query, SynchronizeCanBeCalledTwice) {
   Log log;
   Stream stream;
   log.write(stream, "done");
@@ -60,7 +60,7 @@ TEST_F(Query, C048_SynchronizeTwice) {
   EXPECT_EQ(log.size(), 1U);
 }
 
-TEST_F(Query, C049_SynchronizeFromSeveralThreadsAtOnce) {
+TEST_F(Query, SynchronizeCanBeCalledFromSeveralThreadsAtOnce) {
   Log log;
   Stream stream;
   Gate gate;
@@ -74,7 +74,7 @@ TEST_F(Query, C049_SynchronizeFromSeveralThreadsAtOnce) {
   }));
 }
 
-TEST_F(Query, C050_BoundedSynchronize) {
+TEST_F(Query, SynchronizeForRespectsItsLimit) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -88,7 +88,7 @@ TEST_F(Query, C050_BoundedSynchronize) {
   EXPECT_TRUE(stream.synchronize_for(std::chrono::nanoseconds{0}));
 }
 
-TEST_F(Query, C051_TrueGivesSightOfTheWork) {
+TEST_F(Query, TrueMakesTheWorkVisible) {
   Stream stream;
   for (int i = 0; i < 100; ++i) {
     int value = 0;  // not atomic: the order must come from query()
@@ -98,7 +98,7 @@ TEST_F(Query, C051_TrueGivesSightOfTheWork) {
   }
 }
 
-TEST_F(Query, C053_AnErrorSurfacesAtSynchronizeOnce) {
+TEST_F(Query, AnExceptionIsThrownBySynchronizeOnce) {
   Stream stream;
   stream.launch_host_func([] { throw std::out_of_range{"thrown inside"}; });
   try {
@@ -111,14 +111,14 @@ TEST_F(Query, C053_AnErrorSurfacesAtSynchronizeOnce) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(Query, C053_AnErrorSurfacesAtABoundedSynchronizeToo) {
+TEST_F(Query, AnExceptionIsThrownBySynchronizeForToo) {
   Stream stream;
   stream.launch_host_func([] { throw std::out_of_range{"thrown inside"}; });
   EXPECT_THROW(static_cast<void>(stream.synchronize_for(patience)), std::out_of_range);
   EXPECT_TRUE(stream.synchronize_for(patience));
 }
 
-TEST_F(Query, C054_TheFirstOfTwoErrorsIsReported) {
+TEST_F(Query, TheFirstOfTwoExceptionsIsThrown) {
   Stream stream;
   stream.launch_host_func([] { throw 1; });
   stream.launch_host_func([] { throw 2; });

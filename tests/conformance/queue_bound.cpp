@@ -44,7 +44,7 @@ TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
   EXPECT_LT(heap - before, std::size_t{32} << 20);
 }
 
-TEST_F(QueueBound, OtherStreamsGoOnWhileACallerIsHeld) {
+TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   constexpr int functions = 100'000;
   const Stream full{StreamOptions{.blocking = true}};
   const Stream other{StreamOptions{.blocking = true}};
@@ -75,7 +75,7 @@ TEST_F(QueueBound, OtherStreamsGoOnWhileACallerIsHeld) {
   EXPECT_EQ(done, functions);
 }
 
-TEST_F(QueueBound, ManyCallersOfOneStreamAllGoOn) {
+TEST_F(QueueBound, ManyCallersOfOneStreamAllFinish) {
   constexpr int each = 50'000;
   const Stream stream;
   std::atomic<int> done{0};

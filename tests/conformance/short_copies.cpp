@@ -52,7 +52,7 @@ TEST_F(ShortCopies, OfRowsBothWays) {
   }
 }
 
-TEST_F(ShortCopies, AreNotHeldByAnotherStreamsCopies) {
+TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
   constexpr std::size_t much = std::size_t{64} << 20;
   Stream stream, other;
   DeviceBuffer<unsigned char> there{much, stream};
@@ -121,7 +121,7 @@ TEST_F(ShortCopies, OfManyStreamsThatComeAndGo) {
   }
 }
 
-TEST_F(ShortCopies, GoOnWithoutPinnedMemory) {
+TEST_F(ShortCopies, WorkWithoutPinnedMemory) {
   trim_staging();
   trim_pinned();
   const std::size_t limit = pinned_limit();
@@ -139,7 +139,7 @@ TEST_F(ShortCopies, GoOnWithoutPinnedMemory) {
   EXPECT_TRUE(back == source);
 }
 
-TEST_F(ShortCopies, OfMemoryThatTheCopyEngineReadsLaterAreNotCalledInlined) {
+TEST_F(ShortCopies, OfPinnedMemoryAreReportedAsDirect) {
   Stream stream;
   for (const std::size_t size : {std::size_t{1000}, 4 * kib, 32 * kib, 100 * kib}) {
     DeviceBuffer<unsigned char> there{size, stream};
@@ -154,7 +154,7 @@ TEST_F(ShortCopies, OfMemoryThatTheCopyEngineReadsLaterAreNotCalledInlined) {
   }
 }
 
-TEST_F(ShortCopies, GiveTheirMemoryBackWhenAsked) {
+TEST_F(ShortCopies, TrimFreesTheirPinnedMemory) {
   trim_staging();
   trim_pinned();
   const std::size_t before = pinned_statistics().blocks;

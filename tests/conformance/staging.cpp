@@ -116,7 +116,7 @@ std::vector<std::unique_ptr<Line>> lines(std::size_t count, std::size_t bytes) {
 }
 
 // Nothing that a stream waits for may stand behind another stream's wait, whichever streams share a channel.
-TEST_F(Staging, MoreWaitingStreamsThanChannels) {
+TEST_F(Staging, MoreBlockedStreamsThanChannels) {
   const auto all = lines(40, 700 * 1024);
   Stream held;
   Gate gate;
@@ -130,7 +130,7 @@ TEST_F(Staging, MoreWaitingStreamsThanChannels) {
   for (const auto& line : all) line->expect_arrived();
 }
 
-TEST_F(Staging, ThreadsThatFillAllChannelsGetOn) {
+TEST_F(Staging, ThreadsThatFillAllChannelsFinish) {
   constexpr std::size_t threads = 8, each = 4;
   const int rounds = long_tests() ? 20 : 2;
   const auto all = lines(threads * each, 5 * mib);
@@ -142,7 +142,7 @@ TEST_F(Staging, ThreadsThatFillAllChannelsGetOn) {
 }
 
 // A stream takes only so many commands ahead: some thousand. Run with RUNNEL_STAGING_CHUNK=512K this would be 800 pieces.
-TEST_F(Staging, AllOfALargeCopyIsToldToAStreamThatStandsStill) {
+TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   const std::size_t much = 400 * mib;
   const Bytes source(much, 6);
   Bytes back(much);
@@ -265,7 +265,7 @@ TEST_F(Staging, HugePages) {
   expect_carried_up(pages.span().subspan(11, 7 * mib));
 }
 
-TEST_F(Staging, MemoryThatIsRegisteredInPart) {
+TEST_F(Staging, PartlyRegisteredMemory) {
   constexpr std::size_t page = 4096;
   const Mapping pages{size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
   ASSERT_TRUE(pages);
@@ -304,7 +304,7 @@ class PartlyRegistered {
   std::vector<HostRegistration> registrations_;
 };
 
-TEST_F(Staging, MemoryThatIsRegisteredInSeveralPieces) {
+TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
   constexpr std::size_t page = PartlyRegistered::page;
   const PartlyRegistered::Pages layouts[] = {{{0, 1}, {511, 1}}, {{0, 256}, {256, 256}}, {{0, 4}, {100, 4}, {508, 4}}};
   Stream stream;
@@ -334,7 +334,7 @@ TEST_F(Staging, MemoryThatIsRegisteredInSeveralPieces) {
     }
 }
 
-TEST_F(Staging, AStreamDoesNotWaitForARingThatAnotherOneHasYetToRead) {
+TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   if (!device().stream_memory_operations() && !host_functions_overlap())
     GTEST_SKIP() << "host functions carry the bytes, and the gate is the one that runs";
   constexpr std::size_t bytes = 4 * mib;  // no more than a ring holds: the workers get done with all of it
@@ -421,7 +421,7 @@ constexpr std::array spoilt_copies{Spoilt{true, false, size}, Spoilt{false, fals
                                    Spoilt{false, true, size}, Spoilt{true, true, 100'000}, Spoilt{false, true, 100'000},
                                    Spoilt{false, true, 3000}};
 
-TEST_F(Staging, AFileThatIsTruncatedUnderItsMappingIsAnError) {
+TEST_F(Staging, ATruncatedMappedFileIsAnError) {
   if (!pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
   for (const Spoilt& s : spoilt_copies) {
     const File file{s.bytes};
@@ -432,7 +432,7 @@ TEST_F(Staging, AFileThatIsTruncatedUnderItsMappingIsAnError) {
   }
 }
 
-TEST_F(Staging, PagesWithoutThePermissionAreAnError) {
+TEST_F(Staging, PagesWithoutPermissionAreAnError) {
   if (!pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
   for (const Spoilt& s : spoilt_copies) {
     const Mapping pages{s.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};

@@ -14,7 +14,7 @@ using namespace runnel;
 using namespace conformance;
 using Streams = Conformance;
 
-TEST_F(Streams, C014_CreateAndDestroy) {
+TEST_F(Streams, CanBeCreatedAndDestroyed) {
   const auto before = live_objects().streams;
   {
     Stream stream;
@@ -25,7 +25,7 @@ TEST_F(Streams, C014_CreateAndDestroy) {
   EXPECT_EQ(live_objects().streams, before);
 }
 
-TEST_F(Streams, C014_DestroyingWithPendingWorkReturnsAndTheWorkCompletes) {
+TEST_F(Streams, DestroyingWithPendingWorkReturnsAndTheWorkCompletes) {
   Log log;
   Gate gate;
   {
@@ -38,22 +38,22 @@ TEST_F(Streams, C014_DestroyingWithPendingWorkReturnsAndTheWorkCompletes) {
   EXPECT_TRUE(eventually([&] { return log.has("done"); }));
 }
 
-TEST_F(Streams, C015_BlockingReadsBack) {
+TEST_F(Streams, BlockingReadsBack) {
   EXPECT_FALSE(Stream{}.blocking());
   EXPECT_FALSE(Stream{StreamOptions{.blocking = false}}.blocking());
   EXPECT_TRUE(Stream{StreamOptions{.blocking = true}}.blocking());
 }
 
-TEST_F(Streams, C015_NameReadsBackCutTo31Bytes) {
+TEST_F(Streams, NameReadsBackCutTo31Bytes) {
   const std::string long_name(100, 'n');
   EXPECT_STREQ(Stream{}.name(), "");
   EXPECT_STREQ(Stream{StreamOptions{.name = "upload"}}.name(), "upload");
   EXPECT_EQ(Stream{StreamOptions{.name = long_name.c_str()}}.name(), long_name.substr(0, 31));
 }
 
-TEST_F(Streams, C016_DefaultPriorityReadsBack) { EXPECT_EQ(Stream{}.priority(), device().priority_range().clamp(0)); }
+TEST_F(Streams, DefaultPriorityReadsBack) { EXPECT_EQ(Stream{}.priority(), device().priority_range().clamp(0)); }
 
-TEST_F(Streams, C017_EachPriorityInRangeReadsBack) {
+TEST_F(Streams, EachPriorityInRangeReadsBack) {
   const auto [least, greatest] = device().priority_range();
   for (int priority = greatest; priority <= least; ++priority) {
     EXPECT_EQ((Stream{StreamOptions{.priority = priority}}.priority()), priority);
@@ -61,27 +61,27 @@ TEST_F(Streams, C017_EachPriorityInRangeReadsBack) {
   }
 }
 
-TEST_F(Streams, C018_TooHighClampsToGreatest) {
+TEST_F(Streams, TooHighPrioritiesAreClampedToTheGreatest) {
   const int greatest = device().priority_range().greatest;
   EXPECT_EQ(Stream{StreamOptions{.priority = greatest - 1}}.priority(), greatest);
   EXPECT_EQ(Stream{StreamOptions{.priority = -100}}.priority(), greatest);
   EXPECT_EQ(Stream{StreamOptions{.priority = Priority::high}}.priority(), greatest);
 }
 
-TEST_F(Streams, C019_TooLowClampsToLeast) {
+TEST_F(Streams, TooLowPrioritiesAreClampedToTheLeast) {
   const int least = device().priority_range().least;
   EXPECT_EQ(Stream{StreamOptions{.priority = least + 1}}.priority(), least);
   EXPECT_EQ(Stream{StreamOptions{.priority = 100}}.priority(), least);
   EXPECT_EQ(Stream{StreamOptions{.priority = Priority::low}}.priority(), least);
 }
 
-TEST_F(Streams, C020_ExtremePrioritiesClampWithoutOverflow) {
+TEST_F(Streams, ExtremePrioritiesAreClampedWithoutOverflow) {
   const auto [least, greatest] = device().priority_range();
   EXPECT_EQ(Stream{StreamOptions{.priority = INT_MIN}}.priority(), greatest);
   EXPECT_EQ(Stream{StreamOptions{.priority = INT_MAX}}.priority(), least);
 }
 
-TEST_F(Streams, C021_RangeHoldsNormalAndOneLevelIsARange) {
+TEST_F(Streams, PriorityRangesContainNormalAndMayHaveOneLevel) {
   const PriorityRange range = device().priority_range();
   EXPECT_LE(range.greatest, range.least);
   EXPECT_TRUE(range.contains(range.clamp(0)));
@@ -96,7 +96,7 @@ TEST_F(Streams, C021_RangeHoldsNormalAndOneLevelIsARange) {
   static_assert(zero_is_middle.clamp(Priority::low.value) == 1 && zero_is_middle.clamp(Priority::normal.value) == 0);
 }
 
-TEST_F(Streams, C022_NoPriorityIsStarvedAndOrderIsKeptInEach) {
+TEST_F(Streams, NoPriorityIsStarvedAndEachStreamKeepsItsOrder) {
   constexpr int rounds = 200;
   const Log logs[3];
   const Stream streams[3] = {Stream{StreamOptions{.priority = Priority::low}}, Stream{}, Stream{StreamOptions{.priority = Priority::high}}};
@@ -113,13 +113,13 @@ TEST_F(Streams, C022_NoPriorityIsStarvedAndOrderIsKeptInEach) {
   }
 }
 
-TEST_F(Streams, C023_NativeHandleIsNotNullAndNotTheDefaults) {
+TEST_F(Streams, NativeHandleIsNeitherNullNorTheDefaultStreams) {
   Stream stream;
   EXPECT_NE(stream.native(), nullptr);
   EXPECT_NE(stream.native(), device().default_stream().native());
 }
 
-TEST_F(Streams, C024_IdsDifferAndAreNeverReused) {
+TEST_F(Streams, IdsDifferAndAreNeverReused) {
   std::set<std::uint64_t> ids;
   for (int i = 0; i < 100; ++i) {
     Stream a, b;
@@ -134,7 +134,7 @@ TEST_F(Streams, C024_IdsDifferAndAreNeverReused) {
   EXPECT_FALSE(ids.contains(0));
 }
 
-TEST_F(Streams, C025_EqualityAndHashAgree) {
+TEST_F(Streams, EqualityAndHashAgree) {
   Stream a, b;
   const StreamRef view = a;
   EXPECT_EQ(view, a);
@@ -145,7 +145,7 @@ TEST_F(Streams, C025_EqualityAndHashAgree) {
   EXPECT_EQ(map.at(view), 1);
 }
 
-TEST_F(Streams, C026_PrintsWithoutTheRuntime) {
+TEST_F(Streams, PrintWithoutCallingTheRuntime) {
   std::optional<Stream> stream{std::in_place};
   const StreamRef view = *stream;
   const std::string expected = "Stream(id " + std::to_string(view.id()) + ", device " + std::to_string(device().ordinal()) + ")";
@@ -162,7 +162,7 @@ TEST_F(Streams, C026_PrintsWithoutTheRuntime) {
   EXPECT_FALSE(to_string(view).empty());
 }
 
-TEST_F(Streams, C027_KnowsItsDevice) {
+TEST_F(Streams, KnowTheirDevice) {
   for (int i = 0; i < Device::count(); ++i) {
     Stream stream{Device{i}};
     EXPECT_EQ(stream.device(), Device{i});
@@ -170,7 +170,7 @@ TEST_F(Streams, C027_KnowsItsDevice) {
   EXPECT_EQ(Stream{}.device(), device());
 }
 
-TEST_F(Streams, C028_ManyOneAfterAnotherLeaveNothing) {
+TEST_F(Streams, MakingManyLeaksNothing) {
   constexpr int rounds = 100'000;
   for (int i = 0; i < 1000; ++i) Stream stream;
   const auto objects = owned_objects();
@@ -180,7 +180,7 @@ TEST_F(Streams, C028_ManyOneAfterAnotherLeaveNothing) {
   EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
-TEST_F(Streams, C029_HoldAThousand) {
+TEST_F(Streams, AThousandCanExistAtOnce) {
   auto count = std::make_shared<std::atomic<int>>(0);
   std::vector<Stream> streams(1000);
   for (const Stream& stream : streams) stream.launch_host_func([count] { ++*count; });

@@ -9,12 +9,12 @@ using namespace runnel;
 using namespace conformance;
 using StreamPools = Conformance;
 
-TEST_F(StreamPools, C030_SizeZeroIsRefused) {
+TEST_F(StreamPools, InvalidSizesAreRefused) {
   EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 0}}; }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 3, .max = 2}}; }), errc::invalid_argument);
 }
 
-TEST_F(StreamPools, C031_ReturnedStreamsAreHandedOutAgainOldestFirst) {
+TEST_F(StreamPools, ReturnedStreamsAreReusedOldestFirst) {
   StreamPool pool{device(), {.size = 4}};
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < 200; ++i) ids.push_back(pool.acquire().id());
@@ -25,7 +25,7 @@ TEST_F(StreamPools, C031_ReturnedStreamsAreHandedOutAgainOldestFirst) {
   EXPECT_EQ(pool.leased(), 0U);
 }
 
-TEST_F(StreamPools, C031_GrowsWhenAllAreLeasedAndCountsIt) {
+TEST_F(StreamPools, GrowUpToTheMaximumWhenAllStreamsAreLeased) {
   StreamPool pool{device(), {.size = 1, .max = 3}};
   auto a = pool.acquire();
   auto b = pool.acquire();
@@ -41,7 +41,7 @@ TEST_F(StreamPools, C031_GrowsWhenAllAreLeasedAndCountsIt) {
   EXPECT_EQ(pool.growth(), 2U);
 }
 
-TEST_F(StreamPools, C032_StreamsAreDistinctAndNotTheDefault) {
+TEST_F(StreamPools, StreamsAreDistinctAndNotTheDefault) {
   StreamPool pool{device(), {.size = 8}};
   std::vector<StreamLease> leases;
   std::set<std::uint64_t> ids;
@@ -54,7 +54,7 @@ TEST_F(StreamPools, C032_StreamsAreDistinctAndNotTheDefault) {
   EXPECT_EQ(ids.size(), 8U);
 }
 
-TEST_F(StreamPools, C032_StreamsAreAsAsked) {
+TEST_F(StreamPools, StreamsHaveTheRequestedOptions) {
   StreamPool pool{device(), {.size = 1, .stream = {.priority = Priority::high, .blocking = true, .name = "pooled"}}};
   auto made_at_once = pool.acquire();
   auto made_later = pool.acquire();
@@ -65,7 +65,7 @@ TEST_F(StreamPools, C032_StreamsAreAsAsked) {
   }
 }
 
-TEST_F(StreamPools, C033_NeverTwoHoldersFrom16Threads) {
+TEST_F(StreamPools, AStreamNeverHasTwoHolders) {
   StreamPool pool{device(), {.size = 4}};
   std::mutex mutex;
   std::set<std::uint64_t> held;
@@ -86,7 +86,7 @@ TEST_F(StreamPools, C033_NeverTwoHoldersFrom16Threads) {
   EXPECT_LE(pool.size(), 16U);
 }
 
-TEST_F(StreamPools, C033_WorkOfTheNextHolderRunsAfterWhatIsStillInTheStream) {
+TEST_F(StreamPools, WorkOfTheNextHolderRunsAfterThePreviousHolders) {
   StreamPool pool{device(), {.size = 1}};
   Log log;
   Gate gate;
@@ -103,7 +103,7 @@ TEST_F(StreamPools, C033_WorkOfTheNextHolderRunsAfterWhatIsStillInTheStream) {
   EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
 }
 
-TEST_F(StreamPools, C033_LeasesOutliveThePoolAndMove) {
+TEST_F(StreamPools, LeasesMoveAndOutliveThePool) {
   const auto before = live_objects().streams;
   {
     std::optional<StreamPool> pool{std::in_place, device(), StreamPoolOptions{.size = 2}};
@@ -118,7 +118,7 @@ TEST_F(StreamPools, C033_LeasesOutliveThePoolAndMove) {
   EXPECT_EQ(live_objects().streams, before);
 }
 
-TEST_F(StreamPools, C033_AMovedFromPoolThrows) {
+TEST_F(StreamPools, AMovedFromPoolThrows) {
   StreamPool pool{device(), {.size = 1}};
   StreamPool moved{std::move(pool)};
   EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::invalid_handle);  // NOLINT

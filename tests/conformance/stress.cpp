@@ -10,7 +10,7 @@ using namespace runnel;
 using namespace conformance;
 using Stress = Conformance;
 
-TEST_F(Stress, C229_AllThreadsEnqueueOnOneStream) {
+TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
   const int threads = static_cast<int>(std::max(4U, std::thread::hardware_concurrency()));
   constexpr int each = 10'000;
   Stream stream;
@@ -30,7 +30,7 @@ TEST_F(Stress, C229_AllThreadsEnqueueOnOneStream) {
   EXPECT_TRUE(in_order) << "the order of a thread was not kept";
 }
 
-TEST_F(Stress, C230_ManyStreamsManyRoundTrips) {
+TEST_F(Stress, ManyRoundTripsOnManyStreams) {
   constexpr std::size_t lines = 20, size = 64;
   const int rounds = long_tests() ? 1024 : 256;
   struct Line {
@@ -133,7 +133,7 @@ class RandomGraph {
   Cell touches_[cells];
 };
 
-TEST_F(Stress, C231_RandomGraphsAgreeWithASequentialRun) {
+TEST_F(Stress, RandomGraphsAgreeWithASequentialRun) {
   const char* given = std::getenv("RUNNEL_SEED");
   const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
   const std::uint32_t graphs = long_tests() ? 10'000 : 2000;
@@ -144,7 +144,7 @@ TEST_F(Stress, C231_RandomGraphsAgreeWithASequentialRun) {
   }
 }
 
-TEST_F(Stress, C233_CreateMoveAndDestroyFrom16Threads) {
+TEST_F(Stress, CreateMoveAndDestroyFrom16Threads) {
   const int rounds = long_tests() ? 5000 : 500;
   auto ran = std::make_shared<std::atomic<int>>(0);
   Stream shared;

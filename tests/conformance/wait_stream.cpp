@@ -8,7 +8,7 @@ using namespace conformance;
 using WaitStream = Conformance;
 using WaitStreamTwo = TwoDevices;
 
-TEST_F(WaitStream, C084_OrdersAfterTheOther) {
+TEST_F(WaitStream, LaterWorkRunsAfterTheOtherStream) {
   Log log;
   Stream a, b;
   Gate gate;
@@ -22,7 +22,7 @@ TEST_F(WaitStream, C084_OrdersAfterTheOther) {
   EXPECT_EQ(log.entries(), (Entries{"a", "b"}));
 }
 
-TEST_F(WaitStream, C085_WorkAfterTheCallIsNotWaitedFor) {
+TEST_F(WaitStream, DoesNotWaitForWorkEnqueuedAfterTheCall) {
   Stream a, b;
   Gate gate;
   EXPECT_TRUE(runs(a));
@@ -32,7 +32,7 @@ TEST_F(WaitStream, C085_WorkAfterTheCallIsNotWaitedFor) {
   EXPECT_FALSE(a.query());
 }
 
-TEST_F(WaitStream, C086_ItselfIsANoOp) {
+TEST_F(WaitStream, WaitingForItselfIsANoOp) {
   Log log;
   Stream stream;
   log.write(stream, "before");
@@ -42,7 +42,7 @@ TEST_F(WaitStream, C086_ItselfIsANoOp) {
   EXPECT_EQ(log.entries(), (Entries{"before", "after"}));
 }
 
-TEST_F(WaitStream, C087_MakesNoEventPerCall) {
+TEST_F(WaitStream, MakesNoEventPerCall) {
   Stream a, b;
   const auto join = [&] {
     b.launch_host_func([] {});
@@ -62,7 +62,7 @@ TEST_F(WaitStream, C087_MakesNoEventPerCall) {
   EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
-TEST_F(WaitStreamTwo, C088_AcrossDevices) {
+TEST_F(WaitStreamTwo, WaitsAcrossDevices) {
   Log log;
   Stream a{first}, b{second};
   Gate gate;
@@ -78,7 +78,7 @@ TEST_F(WaitStreamTwo, C088_AcrossDevices) {
   EXPECT_EQ(log.entries(), (Entries{"first device", "second device", "first device again"}));
 }
 
-TEST_F(WaitStream, C089_AnIdleStream) {
+TEST_F(WaitStream, WaitingForAnIdleStreamIsANoOp) {
   Stream idle, stream;
   stream.wait_stream(idle);
   EXPECT_TRUE(runs(stream));
@@ -86,7 +86,7 @@ TEST_F(WaitStream, C089_AnIdleStream) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(WaitStream, C090_ManyToOne) {
+TEST_F(WaitStream, OneStreamWaitsForMany) {
   Log log;
   std::vector<Stream> sources(64);
   Stream join;
@@ -104,7 +104,7 @@ TEST_F(WaitStream, C090_ManyToOne) {
   EXPECT_EQ(log.entries(), expected);
 }
 
-TEST_F(WaitStream, C091_AMovedFromStreamThrowsOnEitherSide) {
+TEST_F(WaitStream, MovedFromStreamsAreRefusedOnEitherSide) {
   Stream gone, stream;
   Stream moved{std::move(gone)};
   EXPECT_EQ(code_of([&] { stream.wait_stream(gone); }), errc::invalid_handle);  // NOLINT

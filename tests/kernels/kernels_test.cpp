@@ -98,7 +98,7 @@ TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
   EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(), [](int n) { return n == 15; }));
 }
 
-TEST_F(Kernels, AheadOfACopyFromOrdinaryMemoryDoNotHoldTheCaller) {
+TEST_F(Kernels, DoNotBlockTheCallerOfALaterPageableCopy) {
   const Stream stream;
   DeviceBuffer<int> flag(1, stream);
   DeviceBuffer<int> there(count * 100, stream);

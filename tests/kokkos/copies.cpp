@@ -18,7 +18,7 @@ void expect_equal(const A& a, const B& b) {
     for (std::size_t j = 0; j < a.extent(1); ++j) ASSERT_EQ(a(i, j), b(i, j)) << "at " << i << ", " << j;
 }
 
-TEST(KokkosCopies, OrdinaryMemoryBehindALongKernelReturnsAtOnce) {
+TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
   Stream s;
   const std::size_t n = std::size_t{4} << 20;
   const Host<int*> from("from", n), to("to", n);
@@ -95,7 +95,7 @@ TEST(KokkosCopies, FaceOfACube) {
       for (int k = 0; k < 6; ++k) EXPECT_EQ(back(i, j, k), j == 1 || j == 2 ? cube(i, j, k) : 0);
 }
 
-TEST(KokkosCopies, SmallestOnes) {
+TEST(KokkosCopies, SmallestViews) {
   Stream s;
   const Host<int> one("one"), back("back");
   const Data<int> device("device");
@@ -108,7 +108,7 @@ TEST(KokkosCopies, SmallestOnes) {
   EXPECT_EQ(copy_async(s, Data<int**>("flat", 0, 5), Host<int**>("flat", 0, 5)), CopyResult::nothing);
 }
 
-TEST(KokkosCopies, WhatCannotBeDoneIsRefusedBeforeItStarts) {
+TEST(KokkosCopies, UnsupportedCopiesAreRefusedUpFront) {
   Stream s;
   const Host<int**> a("a", 4, 5);
   const Host<int**, Kokkos::LayoutLeft> turned("turned", 4, 5);

@@ -13,7 +13,7 @@ namespace {
 using namespace kokkos_tests;
 using kokkos::exec_space;
 
-TEST(KokkosInstances, AStreamKeepsOne) {
+TEST(KokkosInstances, AStreamKeepsOneInstance) {
   Stream s, t;
   const Space first = exec_space<Space>(s);
   EXPECT_EQ(first, exec_space<Space>(s));
@@ -21,14 +21,14 @@ TEST(KokkosInstances, AStreamKeepsOne) {
   EXPECT_NE(first, Space{}) << "the default instance's lock would be everybody's";
 }
 
-TEST(KokkosInstances, AStreamKeepsOneForEachSpace) {
+TEST(KokkosInstances, AStreamKeepsOneInstancePerSpace) {
   Stream s;
   const Space first = exec_space<Space>(s);
   static_cast<void>(exec_space<kokkos::HostSpace>(s));
   EXPECT_EQ(first, exec_space<Space>(s));
 }
 
-TEST(KokkosInstances, ThreadsThatComeAtOnceGetTheSame) {
+TEST(KokkosInstances, ConcurrentThreadsGetTheSameInstance) {
   Stream s;
   std::array<std::optional<Space>, 8> got;
   conformance::on_threads(8, [&](int i) { got[static_cast<std::size_t>(i)] = exec_space<Space>(s); });
@@ -47,7 +47,7 @@ TEST(KokkosInstances, DestroyedStreamIsRefused) {
   static_cast<void>(exec_space<Space>(to));
 }
 
-TEST(KokkosInstances, NewStreamInAnOldOnesPlaceGetsItsOwn) {
+TEST(KokkosInstances, ANewStreamInAReusedSlotGetsANewInstance) {
   for (int i = 0; i < 50; ++i) {
     Stream s;
     const Space exec = exec_space<Space>(s);
@@ -102,7 +102,7 @@ TEST(KokkosInstances, PrioritiesCanBeReadBack) {
   EXPECT_EQ(code_of([] { return kokkos::make_instances<Space>(1, {}, 0); }), errc::invalid_argument);
 }
 
-TEST(KokkosInstances, DefaultStreamHasOneToo) {
+TEST(KokkosInstances, TheDefaultStreamHasAnInstanceToo) {
   const StreamRef stream = Device::current().default_stream();
   Data<int*> x("x", 4);
   enqueue_affine(stream, x, 0, 7);
@@ -171,7 +171,7 @@ struct Running {
   }
 };
 
-TEST(KokkosInstances, EightThreadsEachWithItsOwn) {
+TEST(KokkosInstances, EightThreadsUseTheirOwnInstances) {
   constexpr int n = 10000;
   conformance::on_threads(8, [&](int) {
     const Stream s;

@@ -47,7 +47,7 @@ TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
   for (int i = 0; i < n; ++i) ASSERT_EQ(to(i), 2 * i + 1) << "at " << i;
 }
 
-TEST(KokkosOrder, AKernelHoldsNoOtherStreamUp) {
+TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
   Stream held, free;
   const Data<int*> x("x", 10);
   const Host<int*> host("host", 10);
@@ -156,7 +156,7 @@ TEST(KokkosOrder, RoundTrips) {
   EXPECT_EQ(kokkos::as_stream(own).stream(), instance.stream()) << "an instance that is a stream already";
 }
 
-TEST(KokkosOrder, MoveOnlyFunctionRunsAndGoesOnce) {
+TEST(KokkosOrder, AMoveOnlyFunctionRunsAndIsDestroyedOnce) {
   Stream s;
   auto token = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = token;

@@ -37,7 +37,7 @@ TEST(KokkosThreads, StreamsHaveOtherSpaces) {
   EXPECT_EQ(ran, 1);
 }
 
-TEST(KokkosThreads, TheOneInstance) {
+TEST(KokkosThreads, AllStreamsShareOneInstance) {
   Stream s;
   EXPECT_EQ(kokkos::exec_space<Space>(s), Space{});
   const kokkos::ExecStream instance{Space{}};

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/parse_size.hpp"
+#include "state.hpp"
+
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace host {
+namespace {
+
+constexpr int most_devices = 16;
+thread_local constinit int current = 0;
+
+[[nodiscard]] std::size_t machine_memory() noexcept {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page = sysconf(_SC_PAGESIZE);
+  return static_cast<std::size_t>(std::max(pages, 1L)) * static_cast<std::size_t>(std::max(page, 4096L));
+}
+
+[[nodiscard]] std::string processor_name() {
+  std::ifstream info{"/proc/cpuinfo"};
+  for (std::string line; std::getline(info, line);)
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+  return "host processor";
+}
+
+}  // namespace
+
+int shown_devices() noexcept {
+  static const int count = [] {
+    const char* const asked = std::getenv("RUNNEL_HOST_DEVICES");
+    const std::size_t number = asked == nullptr ? 1 : detail::parse_size(asked).value_or(1);
+    return static_cast<int>(std::min<std::size_t>(number, most_devices));
+  }();
+  return count;
+}
+
+std::size_t memory_of_device() noexcept {
+  static const std::size_t bytes = [] {
+    const char* const asked = std::getenv("RUNNEL_HOST_MEMORY");
+    const std::size_t size = asked == nullptr ? 0 : detail::parse_size(asked).value_or(0);
+    return size == 0 ? machine_memory() : size;
+  }();
+  return bytes;
+}
+
+HostDevice& device_at(int ordinal) {
+  // Never destroyed: threads may still run when statics die.
+  static auto& devices = *new std::array<HostDevice, most_devices>;
+  return devices[static_cast<std::size_t>(ordinal)];
+}
+
+int current_device() noexcept { return current; }
+
+}  // namespace host
+
+namespace backend {
+
+using host::guarded;
+using host::invalid_argument;
+using host::status_of;
+
+namespace {
+[[nodiscard]] bool exists(int device) noexcept { return device >= 0 && device < host::shown_devices(); }
+}  // namespace
+
+status device_count(int& count) noexcept {
+  count = host::shown_devices();
+  return ok;
+}
+
+status get_device(int& device) noexcept {
+  device = host::current;
+  return ok;
+}
+
+status set_device(int device) noexcept {
+  if (!exists(device)) return status_of(errc::invalid_device);
+  host::current = device;
+  return ok;
+}
+
+status device_name(char* text, std::size_t size, int device) noexcept {
+  if (!exists(device)) return status_of(errc::invalid_device);
+  return guarded([&] {
+    static const std::string& name = *new std::string{host::processor_name()};
+    std::snprintf(text, size, "%s", name.c_str());
+    return ok;
+  });
+}
+
+status device_attribute(int& value, Attribute attribute, int device) noexcept {
+  if (!exists(device)) return status_of(errc::invalid_device);
+  switch (attribute) {
+    case Attribute::async_engine_count:
+      value = 2;
+      break;
+    case Attribute::multiprocessor_count:
+      value = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+      break;
+    case Attribute::hardware_queues:
+      value = 0;
+      break;  // every busy stream has a thread
+    case Attribute::can_map_host_memory:
+    case Attribute::pageable_memory_access:
+    case Attribute::pageable_memory_access_uses_host_page_tables:
+    case Attribute::memory_pools:
+      value = 1;
+      break;
+    case Attribute::stream_memory_operations:
+      value = 0;
+      break;
+  }
+  return ok;
+}
+
+status memory_info(std::size_t& free, std::size_t& total) noexcept {
+  total = host::memory_of_device();
+  const std::size_t used = host::device_at(host::current).allocated.load(std::memory_order_relaxed);
+  free = total - std::min(used, total);
+  return ok;
+}
+
+status priority_range(int& least, int& greatest) noexcept {
+  least = host::least_priority;
+  greatest = host::greatest_priority;
+  return ok;
+}
+
+status device_synchronize() noexcept {
+  return guarded([] {
+    host::HostDevice& device = host::device_at(host::current);
+    std::vector<std::pair<host::LanePtr, std::uint64_t>> ends;
+    {
+      const std::lock_guard lock{device.mutex};
+      for (const auto* const list : {&device.streams, &device.leaving})
+        for (const native::host_stream* const stream : *list)
+          if (!stream->lane->idle()) ends.emplace_back(stream->lane, stream->lane->submitted());
+    }
+    for (const auto& [lane, number] : ends) lane->wait_until(number, true);
+    return ok;
+  });
+}
+
+status can_access_peer(int& can, int device, int peer) noexcept {
+  can = exists(device) && exists(peer);
+  return ok;
+}
+status enable_peer_access(int peer) noexcept { return exists(peer) ? ok : status_of(errc::invalid_device); }
+status disable_peer_access(int peer) noexcept { return exists(peer) ? ok : status_of(errc::invalid_device); }
+
+status runtime_version(int& version) noexcept {
+  version = RUNNEL_VERSION_MAJOR * 10000 + RUNNEL_VERSION_MINOR * 100 + RUNNEL_VERSION_PATCH;
+  return ok;
+}
+status driver_version(int& version) noexcept { return runtime_version(version); }
+
+}  // namespace backend
+}  // namespace runnel::inline RUNNEL_ABI

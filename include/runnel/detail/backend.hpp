@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// THE WAIST: all that a backend must provide. Each function makes one call of the runtime, returns its status, takes native handles
+/// and plain types, and touches no state of the library. Ownership, argument checks, device switching, event reuse and exceptions
+/// are written once, above. Completeness is the linker's job. "Current device" is the runtime's, of the calling thread.
+#pragma once
+
+#include <runnel/error.hpp>
+#include <runnel/memory_kind.hpp>
+#include <runnel/native.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace runnel::inline RUNNEL_ABI::backend {
+
+/// 0 is success; anything else is the runtime's own number.
+using status = int;
+inline constexpr status ok = 0;
+
+// Errors
+/// The portable code of a status.
+[[nodiscard]] errc classify(status) noexcept;
+/// As in "cudaErrorMemoryAllocation"; a literal or a string that lives as long as the process.
+[[nodiscard]] const char* error_name(status) noexcept;
+[[nodiscard]] const char* error_text(status) noexcept;
+/// Clears the thread's last error if it is this one, so that a user's own pending error stays.
+void forget_error(status) noexcept;
+/// Whether a query was answered with "not finished yet", which is no error.
+[[nodiscard]] bool is_not_ready(status) noexcept;
+
+// Devices
+enum class Attribute {
+  async_engine_count,
+  multiprocessor_count,
+  hardware_queues,
+  can_map_host_memory,
+  pageable_memory_access,
+  pageable_memory_access_uses_host_page_tables,
+  stream_memory_operations,
+  memory_pools,
+};
+[[nodiscard]] status device_count(int& count) noexcept;
+[[nodiscard]] status get_device(int& device) noexcept;
+[[nodiscard]] status set_device(int device) noexcept;
+[[nodiscard]] status device_name(char* text, std::size_t size, int device) noexcept;
+[[nodiscard]] status device_attribute(int& value, Attribute, int device) noexcept;
+[[nodiscard]] status memory_info(std::size_t& free, std::size_t& total) noexcept;  // of the current device
+[[nodiscard]] status priority_range(int& least, int& greatest) noexcept;           // of the current device
+[[nodiscard]] status device_synchronize() noexcept;                                // the current device
+[[nodiscard]] status can_access_peer(int& can, int device, int peer) noexcept;
+[[nodiscard]] status enable_peer_access(int peer) noexcept;   // from the current device; 0 if it already was
+[[nodiscard]] status disable_peer_access(int peer) noexcept;  // from the current device; 0 if it was not enabled
+[[nodiscard]] status runtime_version(int& version) noexcept;
+[[nodiscard]] status driver_version(int& version) noexcept;  // 0 without a driver
+
+// Streams
+/// The null stream: of whichever device is current.
+[[nodiscard]] native::stream default_stream() noexcept;
+/// The calling thread's own, of whichever device is current.
+[[nodiscard]] native::stream per_thread_default_stream() noexcept;
+[[nodiscard]] status stream_create(native::stream&, bool blocking, int priority) noexcept;  // on the current device
+/// Returns at once; submitted work completes.
+[[nodiscard]] status stream_destroy(native::stream) noexcept;
+[[nodiscard]] status stream_query(native::stream) noexcept;  // see is_not_ready
+[[nodiscard]] status stream_synchronize(native::stream) noexcept;
+[[nodiscard]] status stream_priority(native::stream, int& priority) noexcept;
+[[nodiscard]] status stream_is_blocking(native::stream, bool& blocking) noexcept;
+[[nodiscard]] status stream_device(native::stream, int& device) noexcept;
+/// Whether what is submitted goes into a graph instead of being done. Leaves the capture as it is, also where that is broken already.
+[[nodiscard]] status stream_is_capturing(native::stream, bool& capturing) noexcept;
+/// What a thread may call while streams are captured. Calls that are not part of any stream's order (to allocate, to free, to ask) are
+/// refused, and break the capture off: in `global`, of the thread's own captures and of other threads' global ones; in `own_only`, of the
+/// thread's own; in `relaxed`, none. Captures that were begun as relaxed do not count.
+enum class CaptureMode { global, own_only, relaxed };
+/// Swaps the calling thread's mode with this one.
+[[nodiscard]] status exchange_capture_mode(CaptureMode& mode) noexcept;
+/// Calls `function(data)` once, after earlier work and before later work.
+[[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;
+/// Whether functions that wait in a stream are never called once the device is lost.
+[[nodiscard]] bool forgets_host_functions() noexcept;
+// Values in pinned memory, where the device has stream_memory_operations
+/// Later work waits until the value is at least this, as a cyclic difference.
+[[nodiscard]] status stream_wait_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;
+/// After earlier work, and what it has written, is done.
+[[nodiscard]] status stream_write_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;
+
+// Names for profilers; they do nothing where there is none
+void name_stream(native::stream, const char* name) noexcept;
+void push_range(const char* name) noexcept;
+void pop_range() noexcept;
+
+// Events
+struct EventKind {
+  bool timed;
+  bool blocking_wait;
+  bool interprocess;
+};
+[[nodiscard]] status event_create(native::event&, EventKind) noexcept;  // on the current device
+[[nodiscard]] status event_destroy(native::event) noexcept;
+[[nodiscard]] status event_record(native::event, native::stream) noexcept;
+[[nodiscard]] status stream_wait_event(native::stream, native::event) noexcept;
+[[nodiscard]] status event_query(native::event) noexcept;  // see is_not_ready
+[[nodiscard]] status event_synchronize(native::event) noexcept;
+[[nodiscard]] status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept;
+
+// Memory
+[[nodiscard]] status malloc_host(void*&, std::size_t bytes) noexcept;  // pinned, for every device, coherent
+/// The same, faster to write for the host and to read for devices, and very slow to read for the host; where there is no such memory, the
+/// same.
+[[nodiscard]] status malloc_host_write_combined(void*&, std::size_t bytes) noexcept;
+[[nodiscard]] status free_host(void*) noexcept;  // of either
+/// Pins memory that is there already, for every device.
+[[nodiscard]] status register_host(void*, std::size_t bytes) noexcept;
+[[nodiscard]] status unregister_host(void*) noexcept;
+/// Where the current device sees pinned memory.
+[[nodiscard]] status host_device_pointer(void*& on_device, void* on_host) noexcept;
+[[nodiscard]] status malloc_device(void*&, std::size_t bytes) noexcept;  // on the current device
+/// Waits for the device.
+[[nodiscard]] status free_device(void*) noexcept;
+[[nodiscard]] status malloc_managed(void*&, std::size_t bytes) noexcept;  // freed by free_device
+[[nodiscard]] status malloc_async(void*&, std::size_t bytes, native::stream) noexcept;
+[[nodiscard]] status free_async(void*, native::stream) noexcept;
+/// How many bytes the device's pool keeps when a stream or device is waited for.
+[[nodiscard]] status set_release_threshold(int device, std::size_t bytes) noexcept;
+/// Whether `peer` reaches what is allocated on `device` in stream order: its pool asks for more than peer access.
+[[nodiscard]] status allow_pool_access(int device, int peer, bool allow) noexcept;
+[[nodiscard]] status pointer_info(PointerInfo&, const void*) noexcept;
+
+// Copies and fills; bytes, width and height are never 0, pointers never null
+[[nodiscard]] status copy_async(void* to, const void* from, std::size_t bytes, native::stream) noexcept;
+[[nodiscard]] status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                                   std::size_t height, native::stream) noexcept;
+[[nodiscard]] status copy_peer_async(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                     native::stream) noexcept;
+/// `count` copies in no order among themselves, none from or to ordinary memory. errc::not_supported, with nothing done, where there is
+/// no such call, or none for this stream.
+[[nodiscard]] status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+                                      native::stream) noexcept;
+/// `count` elements of `width` bytes, 1, 2 or 4, each set to the low bytes of `value`; `to` is aligned to the width.
+[[nodiscard]] status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream) noexcept;
+[[nodiscard]] status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
+                                   native::stream) noexcept;
+/// Whether a copy from or to ordinary host memory returns before the data has moved.
+[[nodiscard]] bool copies_pageable_asynchronously() noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::backend

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Things that one thread takes and another gives back, again and again. A common list, or the general allocator, would make the two meet
+/// each time; here whole batches change hands.
+#pragma once
+
+#include "base/thread_end.hpp"
+
+#include <runnel/config.hpp>
+
+#include <atomic>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Of all threads. A node has `Node* next` and, for when it is the first of a batch, `Node* next_batch`, both the cache's while it is
+/// there.
+template <class Node>
+class BatchCache {
+ public:
+  /// Null where the calling thread finds none.
+  [[nodiscard]] static Node* take() noexcept {
+    if (own_.nodes == nullptr) {
+      if (own_.phase != Phase::used && !begin()) return take_one();
+      // All batches are taken at once: none can come back between reading the top of the stack and taking it.
+      if (own_.batches == nullptr) own_.batches = common_.exchange(nullptr, std::memory_order_acquire);
+      if (own_.batches == nullptr) return nullptr;
+      own_.nodes = std::exchange(own_.batches, own_.batches->next_batch);
+    }
+    return std::exchange(own_.nodes, own_.nodes->next);
+  }
+  static void give(Node* node) noexcept {
+    if (own_.phase != Phase::used && !begin()) [[unlikely]] {
+      node->next = nullptr;
+      return share(node);
+    }
+    node->next = own_.given;
+    own_.given = node;
+    if (++own_.given_count < batch) return;
+    share(std::exchange(own_.given, nullptr));
+    own_.given_count = 0;
+  }
+  /// Nodes that are chained by `next`.
+  static void share(Node* nodes) noexcept {
+    nodes->next_batch = common_.load(std::memory_order_relaxed);
+    while (!common_.compare_exchange_weak(nodes->next_batch, nodes, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+
+ private:
+  static constexpr int batch = 32;
+
+  enum class Phase : unsigned char { unused, used, ended };
+
+  /// The calling thread's: what it takes from, and what it was given back, a batch at most. It has no destructor, so that it may be looked
+  /// at until the thread is gone.
+  struct Own {
+    Node* nodes = nullptr;
+    Node* batches = nullptr;  // more of them
+    Node* given = nullptr;
+    int given_count = 0;
+    Phase phase = Phase::unused;
+  };
+
+  /// False once the thread keeps nothing any more, because nothing would share that again.
+  [[nodiscard]] static bool begin() noexcept {
+    if (own_.phase == Phase::ended) return false;
+    own_.phase = Phase::used;
+    at_thread_end(end, nullptr);
+    return true;
+  }
+  /// For a thread that may keep nothing: all batches are taken, and all but one node go back at once.
+  [[nodiscard]] static Node* take_one() noexcept {
+    Node* const taken = common_.exchange(nullptr, std::memory_order_acquire);
+    if (taken == nullptr) return nullptr;
+    Node* rest = taken->next_batch;
+    if (taken->next != nullptr) {
+      taken->next->next_batch = rest;
+      rest = taken->next;
+    }
+    Node* none = nullptr;
+    if (!common_.compare_exchange_strong(none, rest, std::memory_order_release, std::memory_order_relaxed))
+      while (rest != nullptr) share(std::exchange(rest, rest->next_batch));
+    return taken;
+  }
+  static void end(void*) noexcept {
+    own_.phase = Phase::ended;
+    if (own_.nodes != nullptr) share(std::exchange(own_.nodes, nullptr));
+    while (own_.batches != nullptr) share(std::exchange(own_.batches, own_.batches->next_batch));
+    if (own_.given != nullptr) share(std::exchange(own_.given, nullptr));
+    own_.given_count = 0;
+  }
+
+  static constinit inline std::atomic<Node*> common_{nullptr};
+  static constinit inline thread_local Own own_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

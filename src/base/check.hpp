@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Turning what went wrong into exceptions.
+#pragma once
+
+#include <runnel/detail/backend.hpp>
+#include <runnel/error.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// The runtime refused. Its last error is cleared.
+[[noreturn]] void throw_status(backend::status status, const char* operation);
+
+/// runnel refuses for a reason that the runtime gave earlier. `operation` and `native_name` must be literals; `reason` is copied.
+[[noreturn]] void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name);
+
+inline void check(backend::status status, const char* operation) {
+  if (status != backend::ok) [[unlikely]]
+    throw_status(status, operation);
+}
+
+/// For destructors and fallbacks, which report no failure: clears the runtime's last error. Returns whether the call succeeded.
+inline bool succeeded_or_forget(backend::status status) noexcept {
+  if (status == backend::ok) [[likely]]
+    return true;
+  backend::forget_error(status);
+  return false;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The counts behind `live_objects()`.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <atomic>
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct Counters {
+  std::atomic<std::size_t> streams{0};
+  std::atomic<std::size_t> events{0};
+  std::atomic<std::size_t> pooled_events{0};
+  std::atomic<std::size_t> pinned_blocks{0};
+  std::atomic<std::size_t> device_blocks{0};
+  // Two numbers on two cache lines: one is written where functions are enqueued, the other where they run.
+  alignas(64) std::atomic<std::size_t> host_functions_made{0};
+  alignas(64) std::atomic<std::size_t> host_functions_destroyed{0};
+};
+extern constinit Counters counters;
+
+inline void count_up(std::atomic<std::size_t>& counter) noexcept { counter.fetch_add(1, std::memory_order_relaxed); }
+inline void count_down(std::atomic<std::size_t>& counter) noexcept { counter.fetch_sub(1, std::memory_order_relaxed); }
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/error.hpp>
+
+#include "base/check.hpp"
+#include "base/relaxed_capture.hpp"
+
+#include <runnel/detail/stream_slot.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <new>
+#include <string>
+#include <system_error>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace {
+
+class Category final : public std::error_category {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "runnel"; }
+  [[nodiscard]] std::string message(int code) const override { return text(static_cast<errc>(code)); }
+  [[nodiscard]] static const char* text(errc code) noexcept {
+    switch (code) {
+      case errc::no_device:
+        return "no device";
+      case errc::invalid_device:
+        return "no such device";
+      case errc::invalid_argument:
+        return "invalid argument";
+      case errc::invalid_handle:
+        return "invalid handle";
+      case errc::out_of_memory:
+        return "out of memory";
+      case errc::not_permitted:
+        return "not permitted";
+      case errc::not_supported:
+        return "not supported";
+      case errc::not_ready:
+        return "not ready";
+      case errc::forked:
+        return "used in a forked child";
+      case errc::capture:
+        return "cannot be captured";
+      case errc::peer_access:
+        return "no peer access";
+      case errc::driver_too_old:
+        return "driver too old";
+      case errc::device_lost:
+        return "device lost";
+      case errc::unreadable_source:
+        return "unreadable source";
+      case errc::unwritable_destination:
+        return "unwritable destination";
+      case errc::pool_exhausted:
+        return "pool exhausted";
+      case errc::function_failed:
+        return "a function failed";
+      case errc::unknown:
+        break;
+    }
+    return "unknown error";
+  }
+  [[nodiscard]] std::error_condition default_error_condition(int code) const noexcept override {
+    switch (static_cast<errc>(code)) {
+      case errc::no_device:
+      case errc::invalid_device:
+        return std::errc::no_such_device;
+      case errc::invalid_argument:
+      case errc::invalid_handle:
+        return std::errc::invalid_argument;
+      case errc::out_of_memory:
+        return std::errc::not_enough_memory;
+      case errc::not_permitted:
+        return std::errc::operation_not_permitted;
+      case errc::not_supported:
+        return std::errc::operation_not_supported;
+      case errc::not_ready:
+        return std::errc::resource_unavailable_try_again;
+      default:
+        return {code, *this};
+    }
+  }
+};
+
+/// The text in place, so that copying an exception cannot throw and no memory is needed to say that there is none.
+struct Text {
+  char chars[320];
+};
+
+Text compose(const char* operation, const char* reason, const char* native_name, int native_code) noexcept {
+  Text text;
+  if (native_code != 0)
+    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s (%s, %d)", operation, reason, native_name, native_code);
+  else
+    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s", operation, reason);
+  return text;
+}
+
+class SystemError final : public std::system_error, public Error {
+ public:
+  SystemError(errc code, const char* operation, int native_code, const char* native_name, const Text& text)
+      : std::system_error{make_error_code(code)}, Error{operation, native_code, native_name}, text_{text} {}
+  [[nodiscard]] const std::error_code& code() const noexcept override { return std::system_error::code(); }
+  [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
+
+ private:
+  Text text_;
+};
+
+class OutOfMemory final : public std::bad_alloc, public Error {
+ public:
+  OutOfMemory(const char* operation, int native_code, const char* native_name, const Text& text) noexcept
+      : Error{operation, native_code, native_name}, code_{make_error_code(errc::out_of_memory)}, text_{text} {}
+  [[nodiscard]] const std::error_code& code() const noexcept override { return code_; }
+  [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
+
+ private:
+  std::error_code code_;
+  Text text_;
+};
+
+[[noreturn]] void raise(errc code, const char* operation, const char* reason, int native_code, const char* native_name) {
+  const Text text = compose(operation, reason, native_name, native_code);
+  if (code == errc::out_of_memory) throw OutOfMemory{operation, native_code, native_name, text};
+  throw SystemError{code, operation, native_code, native_name, text};
+}
+
+}  // namespace
+
+Error::~Error() = default;
+
+const std::error_category& error_category() noexcept {
+  static constinit const Category category;
+  return category;
+}
+
+std::error_code make_error_code(errc code) noexcept { return {static_cast<int>(code), error_category()}; }
+
+namespace detail {
+
+void throw_error(errc code, const char* operation, const char* reason) { raise(code, operation, reason, 0, ""); }
+
+void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name) {
+  raise(code, operation, reason, native_code, native_name);
+}
+
+void throw_status(backend::status status, const char* operation) {
+  backend::forget_error(status);
+  const errc code = backend::classify(status);
+  if (code == errc::capture) captures_met.store(true, std::memory_order_relaxed);
+  raise(code, operation, backend::error_text(status), status, backend::error_name(status));
+}
+
+void throw_invalid_argument(const char* operation, const char* reason) { throw_error(errc::invalid_argument, operation, reason); }
+
+void throw_dead_stream(std::uint64_t id) {
+  if (id == 0) throw_error(errc::invalid_handle, "use a stream", "it was moved from");
+  char reason[80];
+  std::snprintf(reason, sizeof reason, "stream %llu was destroyed, moved from or released", static_cast<unsigned long long>(id));
+  throw_error(errc::invalid_handle, "use a stream", reason);
+}
+
+}  // namespace detail
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/process.hpp"
+
+#include "base/check.hpp"
+#include "base/immortal.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+constinit std::atomic<unsigned> attention{attention_phase};
+thread_local constinit bool in_host_function = false;
+
+namespace {
+
+enum class Phase : unsigned char { unused, starting, live, forked, exiting };
+constinit std::atomic<Phase> phase{Phase::unused};
+constinit std::atomic<pid_t> starting_process{0};
+constinit std::atomic<pid_t> exiting_thread{0};
+constinit std::atomic<void (*)() noexcept> fork_hook{nullptr};
+
+// Never destroyed: a static destructor elsewhere may still postpone something.
+struct Backlog {
+  std::mutex mutex;
+  std::vector<Postponed> items;
+};
+Backlog& backlog() { return immortal<Backlog>(); }
+
+void set_phase(Phase next) noexcept {
+  phase.store(next, std::memory_order_release);
+  // The backlog's bit stays as it is: another thread may be setting it.
+  if (next == Phase::live)
+    attention.fetch_and(~attention_phase, std::memory_order_release);
+  else
+    attention.fetch_or(next == Phase::forked ? attention_phase | attention_forked : attention_phase, std::memory_order_release);
+}
+
+void begin_exit() noexcept {
+  exiting_thread.store(gettid(), std::memory_order_relaxed);
+  if (phase.load(std::memory_order_relaxed) == Phase::live) set_phase(Phase::exiting);
+}
+
+void become_forked_child() noexcept {
+  if (phase.load(std::memory_order_relaxed) == Phase::unused) return;
+  set_phase(Phase::forked);
+  if (const auto call = fork_hook.load(std::memory_order_acquire)) call();
+}
+
+/// The first thread starts, others wait for it. There is no std::call_once here: a child that was forked meanwhile would wait for ever.
+void start(const char* operation) {
+  Phase found = phase.load(std::memory_order_acquire);
+  // The process is named before the phase says `starting`: a child that inherits that phase must see that its starter is not there.
+  if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
+  if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
+    pthread_atfork(nullptr, nullptr, become_forked_child);
+    std::atexit(begin_exit);
+    set_phase(Phase::live);
+  }
+  while (phase.load(std::memory_order_acquire) == Phase::starting) {
+    if (starting_process.load(std::memory_order_relaxed) != getpid()) become_forked_child();
+    std::this_thread::yield();
+  }
+  refuse_in_child(operation);
+  watch_thread_exit();
+}
+
+void drain_backlog() noexcept {
+  std::vector<Postponed> items;
+  {
+    const std::lock_guard lock{backlog().mutex};
+    items.swap(backlog().items);
+    attention.fetch_and(~attention_backlog, std::memory_order_release);
+  }
+  for (const Postponed& item : items) item.release(item);
+}
+
+}  // namespace
+
+void call_in_forked_child(void (*hook)() noexcept) noexcept { fork_hook.store(hook, std::memory_order_release); }
+
+void throw_forked(const char* operation) {
+  throw_error(errc::forked, operation, "this process was forked from one that had used the runtime; use exec, or fork before first use");
+}
+
+void look_before(const char* operation) {
+  refuse_in_child(operation);
+  if (in_host_function)
+    throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
+  switch (phase.load(std::memory_order_acquire)) {
+    case Phase::unused:
+    case Phase::starting:
+      start(operation);
+      break;
+    case Phase::live:
+      drain_backlog();
+      break;
+    case Phase::forked:
+      throw_forked(operation);
+    case Phase::exiting:
+      // Another thread may still be at work while one exits; failing under its feet would turn an orderly exit into an abort.
+      if (exiting_thread.load(std::memory_order_relaxed) == gettid()) throw_error(errc::not_permitted, operation, "the process is exiting");
+  }
+}
+
+Release release_mode() noexcept {
+  switch (phase.load(std::memory_order_acquire)) {
+    case Phase::live:
+      if (in_host_function) return Release::later;
+      if (attention.load(std::memory_order_relaxed) != 0) drain_backlog();
+      return Release::now;
+    default:
+      return Release::never;
+  }
+}
+
+void postpone(Postponed item) noexcept {
+  const std::lock_guard lock{backlog().mutex};
+  try {
+    backlog().items.push_back(item);
+  } catch (const std::bad_alloc&) {
+    return;  // leaked: there is neither memory to remember it nor leave to destroy it here
+  }
+  attention.fetch_or(attention_backlog, std::memory_order_release);
+}
+
+void release(const Postponed& item) noexcept {
+  switch (release_mode()) {
+    case Release::now:
+      item.release(item);
+      break;
+    case Release::later:
+      postpone(item);
+      break;
+    case Release::never:
+      break;
+  }
+}
+
+void watch_thread_exit() {
+  // The main thread's thread_locals die before any static: the one moment at which 'statics begin to die' can be seen.
+  struct Sentinel {
+    ~Sentinel() { begin_exit(); }
+    bool armed = true;
+  };
+  static thread_local constinit bool looked = false;
+  if (std::exchange(looked, true) || gettid() != getpid()) return;
+  thread_local Sentinel sentinel;
+  static_cast<void>(sentinel.armed);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

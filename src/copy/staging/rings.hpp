@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The rings of all streams, and the options by which they and the workers are made.
+#pragma once
+
+#include "copy/staging/ring.hpp"
+#include "stream/slots.hpp"
+
+#include <runnel/staging.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+class StagingRings {
+ public:
+  void configure(const StagingOptions& options);
+  [[nodiscard]] StagingOptions options();
+  /// One for the stream's next copy, counted as active. The first call starts the workers.
+  [[nodiscard]] Ring& ring_for(const Slot& slot, std::size_t bytes, const char* operation);
+  /// Frees those that nobody uses.
+  void trim();
+
+ private:
+  void fill_in_options();
+  [[nodiscard]] std::size_t slot_bytes_for(std::size_t bytes) const;
+  [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t slot_bytes);
+  [[nodiscard]] Ring& make_ring(std::size_t slot_bytes, const char* operation);
+
+  std::mutex mutex_;  // guards the rest
+  std::optional<StagingOptions> options_;
+  bool started_ = false;
+  std::vector<std::unique_ptr<Ring>> rings_;
+  std::size_t pinned_ = 0;
+};
+[[nodiscard]] StagingRings& staging_rings();
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

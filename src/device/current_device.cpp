@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/current_device.hpp"
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "base/thread_end.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+
+#include <array>
+#include <new>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+thread_local constinit CurrentStream current{};
+
+thread_local constinit int noted_device = -1;
+
+namespace {
+
+/// The streams set for the devices that are not current on this thread; made when a second device comes into play.
+using Others = std::array<CurrentStream, max_devices>;
+// Not a thread_local object, which a user's thread_local guard could outlive: such a guard makes a new table while the thread ends.
+thread_local constinit Others* others = nullptr;
+
+void delete_others(void*) { delete std::exchange(others, nullptr); }
+
+/// Makes the table where a second device may come into play, so that nothing on the way out of a scope has to. @throws std::bad_alloc
+void reserve_others() {
+  if (others != nullptr || single_device()) return;
+  others = new Others{};
+  at_thread_end(delete_others, nullptr);
+}
+
+}  // namespace
+
+CurrentStream stream_set_on(int device) noexcept {
+  if (device == noted_device) return current;
+  return others != nullptr ? (*others)[static_cast<std::size_t>(device)] : CurrentStream{};
+}
+
+void set_stream_on(int device, CurrentStream stream) noexcept try {
+  if (device == noted_device) {
+    current = stream;
+    return;
+  }
+  if (stream.slot != nullptr) reserve_others();
+  if (others != nullptr) (*others)[static_cast<std::size_t>(device)] = stream;
+} catch (const std::bad_alloc&) {
+}
+
+namespace {
+
+/// In a forked child: the thread has neither a current device nor a current stream, and the next read refuses.
+void forget_current_device() noexcept {
+  noted_device = -1;
+  current = {};
+}
+
+void note_device(int device) noexcept {
+  if (device == noted_device) return;
+  if (noted_device < 0) call_in_forked_child(forget_current_device);
+  if (noted_device >= 0) {
+    const CurrentStream next = stream_set_on(device);
+    const CurrentStream left = std::exchange(current, next);
+    const int left_device = std::exchange(noted_device, device);
+    set_stream_on(left_device, left);
+  }
+  noted_device = device;
+}
+
+}  // namespace
+
+int read_current_device(const char* operation) {
+  if (noted_device >= 0 && (single_device() || in_host_function)) return noted_device;
+  refuse_in_child(operation);
+  require_device(0, operation);
+  reserve_others();
+  int device = 0;
+  if (!in_host_function) check(backend::get_device(device), operation);
+  note_device(device);
+  return device;
+}
+
+void change_current_device(int device, const char* operation) {
+  if (!in_host_function && (!single_device() || noted_device < 0)) {
+    if (const backend::status s = backend::set_device(device); s != backend::ok) {
+      int found = device;  // it may have been done all the same
+      if (noted_device >= 0 && backend::get_device(found) == backend::ok && found == device) set_device_back(noted_device);
+      throw_status(s, operation);
+    }
+  }
+  note_device(device);
+}
+
+void restore_current_device(int device) noexcept {
+  if (is_forked_child()) return;  // the thread stays without a current device
+  if (!in_host_function && !single_device() && release_mode() == Release::now) set_device_back(device);
+  note_device(device);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/device.hpp>
+
+#include "base/process.hpp"
+#include "device/current_device.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace detail {
+
+constinit std::atomic<int> known_device_count{0};
+
+namespace {
+
+backend::status count_devices(int& count) noexcept {
+  count = 0;  // some runtimes leave it untouched when they fail
+  const backend::status s = backend::device_count(count);
+  if (s != backend::ok) {
+    backend::forget_error(s);
+    count = 0;
+  }
+  count = std::clamp(count, 0, max_devices);
+  known_device_count.store(count, std::memory_order_relaxed);
+  return s;
+}
+
+struct Known {
+  std::atomic<std::uint64_t> priorities{0};  // least and greatest in the halves
+  std::atomic<bool> has_priorities{false};
+  std::atomic<signed char> pools{-1}, values{-1}, page_tables{-1};
+};
+constinit Known known[max_devices];
+
+int attribute(const Device& device, backend::Attribute which, const char* operation) {
+  enter(operation);
+  require_device(device.ordinal(), operation);
+  int value = 0;
+  check(backend::device_attribute(value, which, device.ordinal()), operation);
+  return value;
+}
+
+[[nodiscard]] bool known_to_have(std::atomic<signed char>& known_answer, backend::Attribute which, int device) {
+  signed char answer = known_answer.load(std::memory_order_relaxed);
+  if (answer < 0) {
+    int value = 0;
+    check(backend::device_attribute(value, which, device), "ask what a device can do");
+    answer = value != 0;
+    known_answer.store(answer, std::memory_order_relaxed);
+  }
+  return answer != 0;
+}
+
+}  // namespace
+
+int device_count() noexcept {
+  int count = known_device_count.load(std::memory_order_relaxed);
+  if (count == 0) count_devices(count);
+  return count;
+}
+
+void require_device(int device, const char* operation) {
+  int count = device_count();
+  if (device >= 0 && device < count) [[likely]]
+    return;
+  if (count == 0) {
+    // Asked once more, for the reason: that there are none, or that the runtime could not say.
+    const backend::status s = count_devices(count);
+    const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device || backend::classify(s) == errc::driver_too_old;
+    if (!is_none) throw_status(s, operation);
+    if (count == 0) throw_error(errc::no_device, operation, Device::why_none().c_str());
+    if (device >= 0 && device < count) return;
+  }
+  char reason[80];
+  std::snprintf(reason, sizeof reason, "there is no device %d: there %s %d, numbered from 0", device, count == 1 ? "is" : "are", count);
+  throw_error(errc::invalid_device, operation, reason);
+}
+
+PriorityRange priority_range_of(int device, const char* operation) {
+  require_device(device, operation);
+  Known& entry = known[device];
+  if (!entry.has_priorities.load(std::memory_order_acquire)) {
+    PriorityRange range{};
+    const ScopedDevice on{device, operation};
+    check(backend::priority_range(range.least, range.greatest), operation);
+    entry.priorities.store(std::uint64_t{static_cast<std::uint32_t>(range.least)} << 32 | static_cast<std::uint32_t>(range.greatest),
+                           std::memory_order_relaxed);
+    entry.has_priorities.store(true, std::memory_order_release);
+  }
+  const std::uint64_t both = entry.priorities.load(std::memory_order_relaxed);
+  return {static_cast<int>(static_cast<std::uint32_t>(both >> 32)), static_cast<int>(static_cast<std::uint32_t>(both))};
+}
+
+bool has_memory_pools(int device) { return known_to_have(known[device].pools, backend::Attribute::memory_pools, device); }
+bool has_stream_values(int device) { return known_to_have(known[device].values, backend::Attribute::stream_memory_operations, device); }
+bool reads_host_page_tables(int device) {
+  return known_to_have(known[device].page_tables, backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
+}
+
+namespace {
+constinit std::atomic<bool> reached[max_devices][max_devices];
+}
+
+void reach(int device, const void* pointer, const char* operation) {
+  if (single_device()) return;
+  PointerInfo info{MemoryKind::pageable, Device{0}};
+  check(backend::pointer_info(info, pointer), operation);
+  const int owner = info.device.ordinal();
+  if (info.kind != MemoryKind::device || owner == device || reached[device][owner].load(std::memory_order_acquire)) return;
+  int can = 0;
+  check(backend::can_access_peer(can, device, owner), operation);
+  if (can != 0 && has_memory_pools(owner)) check(backend::allow_pool_access(owner, device, true), operation);
+  reached[device][owner].store(true, std::memory_order_release);
+}
+
+void forget_reach(int device, int owner) noexcept { reached[device][owner].store(false, std::memory_order_release); }
+
+}  // namespace detail
+
+int Device::count() {
+  detail::enter("count the devices");
+  return detail::device_count();
+}
+
+std::string Device::why_none() {
+  detail::enter("count the devices");
+  int count = 0;
+  const backend::status s = detail::count_devices(count);
+  if (count > 0) return "";
+  if (s == backend::ok)
+    return "the runtime shows no device: check that one is there, and that neither *_VISIBLE_DEVICES nor RUNNEL_HOST_DEVICES hides it";
+  std::string reason = backend::error_text(s);
+  reason += " (";
+  reason += backend::error_name(s);
+  reason += ", " + std::to_string(s) + "): ";
+  const errc code = backend::classify(s);
+  const auto [runtime_version, driver_version] = runnel::runtime_version();
+  const bool has_driver = driver_version > 0;
+  // CUDA gives one code for a driver that is too old and for none.
+  if (code == errc::driver_too_old || (has_driver && (code != errc::no_device || driver_version < runtime_version)))
+    return reason + "install a newer driver, or build runnel with an older toolkit";
+  if (has_driver) return reason + "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES does not hide it";
+  return reason + "install the device's driver, or build runnel with -Dgpu_backend=host";
+}
+
+Device Device::current() {
+  detail::enter("ask for the current device");
+  return Device{detail::read_current_device("ask for the current device")};
+}
+
+void Device::use() const {
+  detail::enter("make a device current");
+  detail::require_device(ordinal_, "make a device current");
+  detail::change_current_device(ordinal_, "make a device current");
+}
+
+std::string Device::name() const {
+  constexpr const char* operation = "ask for a device's name";
+  detail::enter(operation);
+  detail::require_device(ordinal_, operation);
+  char text[256] = {};
+  detail::check(backend::device_name(text, sizeof text, ordinal_), operation);
+  return text;
+}
+
+MemoryInfo Device::memory_info() const {
+  constexpr const char* operation = "ask for a device's memory";
+  detail::enter(operation);
+  detail::require_device(ordinal_, operation);
+  const detail::ScopedDevice on{ordinal_, operation};
+  MemoryInfo info{};
+  detail::check(backend::memory_info(info.free, info.total), operation);
+  return info;
+}
+
+PriorityRange Device::priority_range() const {
+  detail::enter("ask for a device's priority range");
+  return detail::priority_range_of(ordinal_, "ask for a device's priority range");
+}
+
+int Device::async_engine_count() const {
+  return detail::attribute(*this, backend::Attribute::async_engine_count, "ask for a device's copy engines");
+}
+int Device::multiprocessor_count() const {
+  return detail::attribute(*this, backend::Attribute::multiprocessor_count, "ask for a device's multiprocessors");
+}
+int Device::hardware_queues() const { return detail::attribute(*this, backend::Attribute::hardware_queues, "ask for a device's queues"); }
+bool Device::can_map_host_memory() const {
+  return detail::attribute(*this, backend::Attribute::can_map_host_memory, "ask whether a device maps host memory") != 0;
+}
+bool Device::pageable_memory_access() const {
+  return detail::attribute(*this, backend::Attribute::pageable_memory_access, "ask whether a device reads ordinary memory") != 0;
+}
+bool Device::pageable_memory_access_uses_host_page_tables() const {
+  return detail::attribute(*this, backend::Attribute::pageable_memory_access_uses_host_page_tables,
+                           "ask whether a device uses the host's page tables") != 0;
+}
+bool Device::stream_memory_operations() const {
+  return detail::attribute(*this, backend::Attribute::stream_memory_operations, "ask whether streams can wait for values") != 0;
+}
+bool Device::memory_pools() const {
+  return detail::attribute(*this, backend::Attribute::memory_pools, "ask whether a device has memory pools") != 0;
+}
+
+bool Device::can_access_peer(Device peer) const {
+  constexpr const char* operation = "ask for peer access";
+  detail::enter(operation);
+  detail::require_device(ordinal_, operation);
+  detail::require_device(peer.ordinal_, operation);
+  if (ordinal_ == peer.ordinal_) return true;
+  int can = 0;
+  detail::check(backend::can_access_peer(can, ordinal_, peer.ordinal_), operation);
+  return can != 0;
+}
+
+void Device::enable_peer_access(Device peer) const {
+  constexpr const char* operation = "enable peer access";
+  if (!can_access_peer(peer)) detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
+  if (ordinal_ == peer.ordinal_) return;
+  const detail::ScopedDevice on{ordinal_, operation};
+  detail::check(backend::enable_peer_access(peer.ordinal_), operation);
+  if (detail::has_memory_pools(peer.ordinal_)) detail::check(backend::allow_pool_access(peer.ordinal_, ordinal_, true), operation);
+}
+
+void Device::disable_peer_access(Device peer) const {
+  constexpr const char* operation = "disable peer access";
+  if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
+  const detail::ScopedDevice on{ordinal_, operation};
+  detail::check(backend::disable_peer_access(peer.ordinal_), operation);
+  if (detail::has_memory_pools(peer.ordinal_)) detail::check(backend::allow_pool_access(peer.ordinal_, ordinal_, false), operation);
+  detail::forget_reach(ordinal_, peer.ordinal_);
+}
+
+void Device::synchronize() const {
+  constexpr const char* operation = "wait for a device";
+  detail::enter(operation);
+  detail::require_device(ordinal_, operation);
+  const detail::ScopedDevice on{ordinal_, operation};
+  detail::check(backend::device_synchronize(), operation);
+}
+
+RuntimeVersion runtime_version() {
+  detail::enter("ask for the runtime's version");
+  RuntimeVersion version{};
+  detail::succeeded_or_forget(backend::runtime_version(version.runtime));
+  detail::succeeded_or_forget(backend::driver_version(version.driver));
+  return version;
+}
+
+DeviceGuard::DeviceGuard(Device device) : found_{Device::current()} { device.use(); }
+DeviceGuard::~DeviceGuard() { detail::restore_current_device(found_.ordinal()); }
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Makes a device current for the runtime calls of a scope; costs nothing where there is one device only.
+#pragma once
+
+#include "base/check.hpp"
+#include "device/device_table.hpp"
+
+#include <runnel/config.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Where nobody can be told of a failure. A call that fails once may work the next time, and leaving the thread on another device would
+/// send all its later work there.
+inline void set_device_back(int device) noexcept {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (succeeded_or_forget(backend::set_device(device))) return;
+  }
+}
+
+class ScopedDevice {
+ public:
+  struct NoThrow {};
+  static constexpr NoThrow no_throw{};
+
+  ScopedDevice(int device, const char* operation) {
+    if (single_device()) return;
+    check(backend::get_device(found_), operation);
+    if (found_ == device) {
+      found_ = -1;
+    } else if (const backend::status s = backend::set_device(device); s != backend::ok) {
+      set_device_back(found_);  // it may have been done all the same
+      throw_status(s, operation);
+    }
+  }
+  /// For destructors: goes on where it cannot switch.
+  ScopedDevice(int device, NoThrow) noexcept {
+    if (single_device()) return;
+    if (!succeeded_or_forget(backend::get_device(found_)) || found_ == device)
+      found_ = -1;
+    else
+      succeeded_or_forget(backend::set_device(device));
+  }
+  ScopedDevice(const ScopedDevice&) = delete;
+  ScopedDevice& operator=(const ScopedDevice&) = delete;
+  ~ScopedDevice() {
+    if (found_ >= 0) set_device_back(found_);
+  }
+
+ private:
+  int found_ = -1;  // -1: nothing to restore
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/check.hpp"
+#include "base/counters.hpp"
+#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
+#include "device/call_quietly.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/event_pool.hpp"
+#include "stream/stream_device.hpp"
+#include "stream/uses.hpp"
+
+#include <runnel/device_resource.hpp>
+#include <runnel/managed_buffer.hpp>
+#include <runnel/memory.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+constexpr const char* operation = "allocate device memory";
+
+struct Usage {
+  std::atomic<std::size_t> in_use{0};
+  std::atomic<std::size_t> peak{0};
+  std::atomic<std::size_t> blocks{0};
+};
+constinit Usage usage[max_devices];
+
+void count_in(int device, std::size_t bytes) noexcept {
+  Usage& u = usage[device];
+  count_up(counters.device_blocks);
+  count_up(u.blocks);
+  const std::size_t now = u.in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  for (std::size_t peak = u.peak.load(std::memory_order_relaxed); now > peak;)
+    if (u.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) break;
+}
+void count_out(int device, std::size_t bytes) noexcept {
+  count_down(counters.device_blocks);
+  count_down(usage[device].blocks);
+  usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+/// As succeeded_or_forget(); a failure may also be the first sign that the process captures streams.
+bool succeeded(backend::status s) noexcept {
+  if (s != backend::ok && backend::classify(s) == errc::capture) captures_met.store(true, std::memory_order_relaxed);
+  return succeeded_or_forget(s);
+}
+
+/// Streams of the library's own on one device, made at first use and never destroyed. Memory is freed on one of them where the stream that
+/// it was allocated on is gone, or must not be held up by other streams.
+class FreeingStreams {
+ public:
+  /// One that is idle, if there is one: a buffer that waits long for its users holds up few others. Null where there is none to be had.
+  [[nodiscard]] native::stream take(int device) noexcept {
+    const std::lock_guard lock{mutex_};
+    const RelaxedCapture relaxed{if_captures_met()};
+    for (native::stream& stream : streams_) {
+      if (stream == nullptr) return made(stream, device);
+      if (succeeded(backend::stream_query(stream))) return stream;
+    }
+    return streams_[next_++ % streams_.size()];
+  }
+
+ private:
+  [[nodiscard]] static native::stream made(native::stream& stream, int device) noexcept {
+    const ScopedDevice on{device, ScopedDevice::no_throw};
+    if (!succeeded(backend::stream_create(stream, false, 0))) stream = nullptr;
+    return stream;
+  }
+
+  std::mutex mutex_;
+  std::array<native::stream, 4> streams_{};
+  std::size_t next_ = 0;
+};
+constinit std::array<FreeingStreams, max_devices> freeing_streams{};
+
+/// Later work of the stream comes after what the use stands for. False where that cannot be had.
+[[nodiscard]] bool wait_use(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
+  if (const HeldStream held{use}) {
+    if (!held.is_reachable()) return false;
+    const native::event event = held.record(in_capture);
+    if (event == nullptr) return false;
+    const bool waits = succeeded(backend::stream_wait_event(stream, event));
+    return_event(event, held.device(), {});
+    return waits;
+  }
+  const Remainder left = remainder_of(use);
+  return left.state == Remainder::State::passed ||
+         (left.state == Remainder::State::recorded && succeeded(backend::stream_wait_event(stream, left.event)));
+}
+
+struct Free {
+  void* pointer;
+  int device;
+  StreamUse own;
+  const StreamUse* others;
+  std::size_t count;
+};
+
+/// Whether memory that was allocated in the stream's order may be a node of a graph that is being captured: then it is freed there, too.
+[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept {
+  bool capturing = false;
+  return succeeded(backend::stream_is_capturing(stream.handle(), capturing)) && capturing;
+}
+
+[[nodiscard]] bool free_on(native::stream stream, const Free& what, InCapture in_capture) noexcept {
+  const auto waits = [&](StreamUse use) { return wait_use(stream, use, in_capture); };
+  if (!std::all_of(what.others, what.others + what.count, waits)) return false;
+  const RelaxedCapture relaxed{if_captures_met()};
+  succeeded(backend::free_async(what.pointer, stream));
+  return true;
+}
+
+/// Behind the work of all streams that use the memory. With other users it is freed on a stream of the library's own, so that the stream
+/// it was allocated on goes on at once. Ends the use of that stream, whatever it returns.
+[[nodiscard]] bool free_in_stream_order(const Free& what) noexcept {
+  if (const HeldStream held{what.own, HeldStream::Use::ends}) {
+    std::optional<ScopedDevice> on;
+    if (held.is_default()) on.emplace(what.device, ScopedDevice::no_throw);
+    if (!held.is_reachable()) return false;
+    if (what.count == 0 || is_captured(held)) return free_on(held.handle(), what, InCapture::allowed);
+    const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
+    return own != nullptr && wait_use(own, what.own, InCapture::never) && free_on(own, what, InCapture::never);
+  }
+  const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
+  const bool ordered = own != nullptr && wait_use(own, what.own, InCapture::never);
+  end_use(what.own);
+  return ordered && free_on(own, what, InCapture::never);
+}
+
+/// Asked twice, since an error of earlier work may come up once. False where nobody knows what still runs there: then memory that may be
+/// in use stays with the runtime.
+[[nodiscard]] bool wait_for_device(int device) noexcept {
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
+}
+
+[[nodiscard]] bool has_captured_user(const Free& what) noexcept {
+  return std::any_of(what.others, what.others + what.count, [](StreamUse use) {
+    const HeldStream held{use};
+    return held && held.is_reachable() && is_captured(held);
+  });
+}
+
+void free_now(const Free& what) noexcept {
+  const bool has_pools = has_memory_pools(what.device);
+  if (!has_pools) end_use(what.own);
+  if ((!has_pools || !free_in_stream_order(what)) && !has_captured_user(what)) {
+    // Memory that a capture uses stays with the runtime: waiting for the device would break the capture, and its graph may run yet.
+    // The plain free waits for its own device where the memory came from a plain allocation, for nothing where it came from a pool.
+    bool passed = true;
+    for (int i = 0; i < device_count(); ++i)
+      if (i == what.device || what.count > 0) passed = wait_for_device(i) && passed;
+    const ScopedDevice on{what.device, ScopedDevice::no_throw};
+    if (passed) succeeded(backend::free_device(what.pointer));
+  }
+  std::for_each(what.others, what.others + what.count, end_use);
+}
+
+[[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
+
+/// Forgets streams that are gone and have finished, so that a buffer which outlives many streams does not keep an event for each.
+void forget_passed(std::vector<StreamRef>& others) {
+  const RelaxedCapture relaxed;
+  std::erase_if(others, [](StreamRef stream) {
+    if (stream.valid() || poll_remainder(use_of(stream)) != Remainder::State::passed) return false;
+    end_use(use_of(stream));
+    return true;
+  });
+}
+
+/// What a postponed free needs to know.
+struct LaterFree {
+  StreamUse own;
+  std::vector<StreamUse> others;
+  void* pointer;
+};
+
+void free_later(const Postponed& item) noexcept {
+  const std::unique_ptr<LaterFree> later{static_cast<LaterFree*>(item.handle)};
+  free_now({later->pointer, item.device, later->own, later->others.data(), later->others.size()});
+}
+
+}  // namespace
+
+void* allocate_device(StreamRef stream, std::size_t bytes) {
+  enter(operation);
+  Slot& slot = live_slot(stream);
+  require_own_thread(slot, operation);
+  if (bytes == 0) return nullptr;
+  watch_thread_exit();
+  void* block = nullptr;
+  const int device = slot.device;
+  if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
+  try {
+    if (has_memory_pools(device)) {
+      const ScopedDevice on{slot.device, operation};
+      const RelaxedCapture relaxed{if_captures_met()};
+      check(backend::malloc_async(block, bytes, slot.handle), operation);
+    } else {
+      const ScopedDevice on{device, operation};
+      const RelaxedCapture relaxed;
+      check(backend::malloc_device(block, bytes), operation);
+    }
+  } catch (...) {
+    end_use({&slot, stream.id()});
+    throw;
+  }
+  count_in(device, bytes);
+  return block;
+}
+
+void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream) {
+  constexpr const char* recording = "record a use of device memory";
+  enter(recording);
+  static_cast<void>(live_slot(stream));
+  if (stream == owner || std::find(others.begin(), others.end(), stream) != others.end()) return;
+  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_passed(others);
+  others.push_back(stream);
+  if (begin_use(use_of(stream))) return;
+  others.pop_back();
+  throw_dead_stream(stream.id());
+}
+
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept {
+  count_out(device, bytes);
+  const Release mode = release_mode();
+  if (mode == Release::never) return;
+  if (mode == Release::now && others.empty()) return free_now({pointer, device, use_of(stream), nullptr, 0});
+  try {
+    auto later = std::make_unique<LaterFree>(LaterFree{use_of(stream), {}, pointer});
+    for (const StreamRef other : others) later->others.push_back(use_of(other));
+    release({free_later, later.release(), device});
+  } catch (const std::bad_alloc&) {  // leaked: what it must wait for cannot be remembered
+  }
+}
+
+void* allocate_managed(std::size_t bytes, Device device) {
+  enter(operation);
+  require_device(device.ordinal(), operation);
+  if (bytes == 0) return nullptr;
+  watch_thread_exit();
+  const ScopedDevice on{device.ordinal(), operation};
+  const RelaxedCapture relaxed;
+  void* block = nullptr;
+  check(backend::malloc_managed(block, bytes), operation);
+  count_up(counters.device_blocks);
+  return block;
+}
+
+void free_managed(void* pointer, int device) noexcept {
+  count_down(counters.device_blocks);
+  const auto free = [](const Postponed& item) noexcept { call_quietly(item.device, [&] { return backend::free_device(item.handle); }); };
+  release({free, pointer, device});
+}
+
+namespace {
+
+void require_resource(StreamRef stream, Device device, std::size_t alignment, const char* attempted) {
+  enter(attempted);
+  if (live_slot(stream).device != device.ordinal())
+    throw_error(errc::invalid_argument, attempted, "the stream belongs to another device than the resource");
+  if (!std::has_single_bit(alignment) || alignment > DeviceResource::max_alignment)
+    throw_error(errc::invalid_argument, attempted, "the alignment is not a power of 2 up to 256");
+}
+
+}  // namespace
+}  // namespace detail
+
+void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
+  detail::require_resource(stream, device_, alignment, detail::operation);
+  void* const block = detail::allocate_device(stream, bytes);
+  if (block != nullptr) detail::end_use(detail::use_of(stream));  // whoever frees it names a stream then
+  return block;
+}
+
+void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) const {
+  constexpr const char* freeing = "free device memory";
+  const detail::Release mode = detail::release_mode();
+  if (mode == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);
+  if (pointer == nullptr || mode == detail::Release::never) return;
+  if (!detail::begin_use(detail::use_of(stream))) detail::throw_dead_stream(stream.id());
+  std::vector<StreamRef> none;
+  detail::free_device(pointer, bytes, stream, device_.ordinal(), none);
+}
+
+DeviceStatistics device_statistics(Device device) {
+  detail::require_device(device.ordinal(), "ask for the use of device memory");
+  const auto read = [](const std::atomic<std::size_t>& number) { return number.load(std::memory_order_relaxed); };
+  const detail::Usage& u = detail::usage[device.ordinal()];
+  return {.in_use = read(u.in_use), .peak = read(u.peak), .blocks = read(u.blocks)};
+}
+
+void set_release_threshold(Device device, std::size_t bytes) {
+  constexpr const char* setting = "set what a memory pool keeps";
+  detail::enter(setting);
+  detail::require_device(device.ordinal(), setting);
+  if (!detail::has_memory_pools(device.ordinal())) detail::throw_error(errc::not_supported, setting, "the device has no memory pools");
+  detail::check(backend::set_release_threshold(device.ordinal(), bytes), setting);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

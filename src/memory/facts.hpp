@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What copies and fills ask of the memory that they are given.
+#pragma once
+
+#include "base/check.hpp"
+#include "memory/pinned_blocks.hpp"
+
+#include <runnel/memory_kind.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// @throws errc::invalid_argument for what cannot be `height` (at least 1) rows of `width` (at least 1) bytes
+inline void require_rows(const void* pointer, std::size_t pitch, std::size_t width, std::size_t height, const char* operation) {
+  if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "a pointer is null but the size is not 0");
+  if (pitch < width) throw_error(errc::invalid_argument, operation, "the pitch is smaller than the width of a row");
+  std::size_t span = 0;
+  std::uintptr_t end = 0;
+  if (__builtin_mul_overflow(pitch, height - 1, &span) || __builtin_add_overflow(span, width, &span) ||
+      __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(pointer), span, &end))
+    throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
+}
+
+/// Notes that the stream uses the memory, if it is pinned by runnel: it is then handed out to nobody else before the stream has passed.
+/// Requires: the stream's device is current if its handle needs that.
+inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use) {
+  if (use.slot->mark_wanted.load(std::memory_order_relaxed)) [[unlikely]]
+    make_mark(*use.slot);
+  return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
+}
+
+/// What is known of a range of memory.
+struct MemoryFacts {
+  MemoryKind kind;
+  /// False where the runtime was asked, which answers for single addresses only: then memory that is pinned at both ends may have a gap,
+  /// or lie in two registrations, and a copy of it may be refused.
+  bool in_one_block;
+};
+
+/// The same, and what the memory is: pinned only if both ends are, since a registration need not cover all of it.
+[[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
+                                          const char* operation) {
+  if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};
+  if (known) return {*known, true};
+  PointerInfo info{MemoryKind::pageable, Device{0}};
+  check(backend::pointer_info(info, pointer), operation);
+  if (info.kind == MemoryKind::pinned)
+    check(backend::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
+  return {info.kind, false};
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/host_registration.hpp>
+
+#include "base/check.hpp"
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
+#include "device/call_quietly.hpp"
+#include "device/device_table.hpp"
+
+#include <runnel/memory.hpp>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace {
+
+constexpr const char* operation = "pin memory that is there already";
+
+// Never destroyed: static registrations leave until the process ends. The runtimes refuse overlaps too, but by page, by different names,
+// and some of them not always.
+struct Registrations {
+  std::mutex mutex;
+  std::map<std::uintptr_t, std::uintptr_t> ends;  // by begin
+};
+Registrations& registrations() { return detail::immortal<Registrations>(); }
+
+void remove(std::uintptr_t begin) noexcept {
+  const std::lock_guard lock{registrations().mutex};
+  registrations().ends.erase(begin);
+}
+
+/// Keeps the range for the caller. @throws errc::invalid_argument where a part of it is taken
+void add(std::uintptr_t begin, std::uintptr_t end) {
+  const std::lock_guard lock{registrations().mutex};
+  auto& ends = registrations().ends;
+  const auto after = ends.lower_bound(begin);
+  if (after != ends.end() && after->first == begin)
+    detail::throw_error(errc::invalid_argument, operation, "the memory is registered already");
+  if ((after != ends.end() && after->first < end) || (after != ends.begin() && std::prev(after)->second > begin))
+    detail::throw_error(errc::invalid_argument, operation, "a part of the memory is registered already");
+  ends.emplace_hint(after, begin, end);
+}
+
+}  // namespace
+
+HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
+  detail::enter(operation);
+  detail::watch_thread_exit();
+  detail::require_device(0, operation);
+  if (pointer == nullptr || bytes == 0) detail::throw_error(errc::invalid_argument, operation, "there is no memory: null, or 0 bytes");
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  std::uintptr_t end = 0;
+  if (__builtin_add_overflow(begin, bytes, &end))
+    detail::throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
+  add(begin, end);
+  try {
+    for (const std::uintptr_t place : {begin, end - 1})
+      if (runnel::pointer_info(reinterpret_cast<const void*>(place)).kind != MemoryKind::pageable)
+        detail::throw_error(errc::invalid_argument, operation, "a part of the memory is pinned, managed or a device's");
+    const detail::RelaxedCapture relaxed;
+    detail::check(backend::register_host(pointer, bytes), operation);
+  } catch (...) {
+    remove(begin);
+    throw;
+  }
+  pointer_ = pointer;
+  bytes_ = bytes;
+}
+
+HostRegistration::~HostRegistration() {
+  if (pointer_ == nullptr || detail::release_mode() == detail::Release::never) return;
+  remove(reinterpret_cast<std::uintptr_t>(pointer_));
+  const auto unregister = [](const detail::Postponed& item) noexcept {
+    detail::call_quietly(item.device, [&] { return backend::unregister_host(item.handle); });
+  };
+  detail::release({unregister, pointer_, 0});
+}
+
+void* HostRegistration::device_pointer(Device device) const {
+  return pointer_ != nullptr ? detail::mapped_pointer(pointer_, device) : nullptr;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/memory.hpp>
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "device/scoped_device.hpp"
+
+namespace runnel::inline RUNNEL_ABI {
+
+PointerInfo pointer_info(const void* pointer) {
+  constexpr const char* operation = "ask what a pointer points to";
+  detail::enter(operation);
+  PointerInfo info{MemoryKind::pageable, Device{0}};
+  if (pointer != nullptr) detail::check(backend::pointer_info(info, pointer), operation);
+  return info;
+}
+
+namespace detail {
+
+std::size_t bytes_for(std::size_t count, std::size_t size) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, size, &bytes))
+    throw_error(errc::out_of_memory, "allocate memory", "the number of elements times their size does not fit an address");
+  return bytes;
+}
+
+void* mapped_pointer(void* pointer, Device device) {
+  constexpr const char* operation = "ask where a device sees pinned memory";
+  enter(operation);
+  require_device(device.ordinal(), operation);
+  const ScopedDevice on{device.ordinal(), operation};
+  void* on_device = nullptr;
+  check(backend::host_device_pointer(on_device, pointer), operation);
+  return on_device;
+}
+
+}  // namespace detail
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "overlap/plan.hpp"
+
+#include "base/check.hpp"
+
+#include <runnel/memory_kind.hpp>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+using Kind = OverlapEnd::Kind;
+
+constexpr std::size_t usual_chunk_bytes = std::size_t{16} << 20;
+constexpr std::size_t carried_chunk_bytes = std::size_t{64} << 20;  // whose pieces are large enough to be worth their cost
+constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;  // below, a transfer costs more than its bytes
+constexpr std::size_t usual_chunks = 16;                            // of a small input, so that there is something to overlap
+constexpr std::size_t usual_in_flight = 4;                          // one on its way, one computed, one coming back, one to spare
+constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
+
+[[noreturn, gnu::format(printf, 1, 2)]] void refuse(const char* format, ...) {
+  char reason[256];
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(reason, sizeof reason, format, arguments);
+  va_end(arguments);
+  throw_error(errc::invalid_argument, overlap_operation, reason);
+}
+
+[[nodiscard]] std::size_t divided_up(std::size_t a, std::size_t b) noexcept { return a / b + (a % b != 0 ? 1 : 0); }
+
+/// a * b, or the largest number where that does not fit.
+[[nodiscard]] std::size_t times(std::size_t a, std::size_t b) noexcept { return b != 0 && a > largest / b ? largest : a * b; }
+[[nodiscard]] std::size_t plus(std::size_t a, std::size_t b) noexcept { return a > largest - b ? largest : a + b; }
+
+/// How many items the ranges among the inputs have.
+[[nodiscard]] std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
+  std::optional<std::size_t> items;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const OverlapEnd& end = inputs[i];
+    if (end.kind != Kind::range) continue;
+    if (end.data == nullptr && end.size != 0) refuse("input %zu is null, with a size of %zu", i, end.size);
+    if (end.size % end.width != 0) refuse("input %zu has %zu elements, which are no whole rows of %zu", i, end.size, end.width);
+    const std::size_t here = end.size / end.width;
+    if (items && *items != here) refuse("the inputs have %zu and %zu items; all need as many", *items, here);
+    items = here;
+  }
+  return items;
+}
+
+void check_output_range(OverlapPlan& plan) {
+  OverlapEnd& out = plan.output;
+  if (out.data == nullptr && out.size != 0) refuse("the output is null, with a size of %zu", out.size);
+  const bool exact = !out.filtered && out.per_chunk == 0 && plan.items.has_value();
+  if (out.width == 0) {
+    out.width = 1;
+    if (exact && *plan.items != 0) {
+      if (out.size == 0 || out.size % *plan.items != 0)
+        refuse("the output has %zu elements for %zu items, which is no whole number for each; see rows(), per_chunk() and no_output",
+               out.size, *plan.items);
+      out.width = out.size / *plan.items;
+    }
+  }
+  if (exact && (*plan.items > largest / out.width || out.size != *plan.items * out.width))
+    refuse("the output has %zu elements, but %zu items of %zu elements come", out.size, *plan.items, out.width);
+}
+
+/// Reading what was written already would not be found out otherwise.
+void check_same_memory(const OverlapPlan& plan) {
+  const OverlapEnd& out = plan.output;
+  if (out.kind != Kind::range) return;
+  const auto begin_of = [](const OverlapEnd& end) { return reinterpret_cast<std::uintptr_t>(end.data); };
+  const auto end_of = [&](const OverlapEnd& end) { return begin_of(end) + end.size * end.element_bytes; };
+  for (const OverlapEnd& in : plan.inputs) {
+    if (in.kind != Kind::range || end_of(in) <= begin_of(out) || end_of(out) <= begin_of(in)) continue;
+    const bool in_step = in.data == out.data && in.width * in.element_bytes == out.width * out.element_bytes && out.per_chunk == 0;
+    if (!in_step || out.filtered) refuse("the output overlaps an input, which would be written before it is read");
+    if (plan.halo != 0) refuse("the output is an input, whose halo would be written before it is read");
+  }
+}
+
+void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
+  plan.devices = options.devices;
+  if (plan.devices.empty()) plan.devices.push_back(Device::current());
+  for (std::size_t i = 0; i < plan.devices.size(); ++i)
+    if (std::find(plan.devices.begin(), plan.devices.begin() + static_cast<std::ptrdiff_t>(i), plan.devices[i]) !=
+        plan.devices.begin() + static_cast<std::ptrdiff_t>(i))
+      refuse("device %d is named twice", plan.devices[i].ordinal());
+}
+
+/// Bytes of `items` items in one slot.
+[[nodiscard]] std::size_t slot_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
+  const std::size_t with_halo = plus(items, times(2, plan.halo));
+  std::size_t bytes = plan.output.filtered ? sizeof(std::size_t) : 0;
+  for (const OverlapEnd& in : plan.inputs) bytes = plus(bytes, times(times(with_halo, in.width), in.element_bytes));
+  const std::size_t out = plan.output.per_chunk != 0 ? plan.output.per_chunk : times(items, plan.output.width);
+  return plus(bytes, times(out, plan.output.element_bytes));
+}
+
+/// Whether a range is in memory that no copy engine reaches.
+[[nodiscard]] bool any_carried(const OverlapPlan& plan) {
+  if (plan.devices[0].pageable_memory_access_uses_host_page_tables()) return false;
+  const auto is_ordinary = [](const OverlapEnd& end) {
+    if (end.kind != Kind::range || end.size == 0) return false;
+    return (end.memory ? *end.memory : pointer_info(end.data).kind) == MemoryKind::pageable;
+  };
+  return is_ordinary(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_ordinary);
+}
+
+/// Bytes of all slots of one device.
+[[nodiscard]] std::size_t device_bytes(const OverlapPlan& plan) noexcept { return times(slot_bytes(plan, plan.chunk), plan.slots); }
+
+/// Of the device that has least.
+[[nodiscard]] std::size_t least_memory(const OverlapPlan& plan) {
+  std::size_t least = largest;
+  for (const Device device : plan.devices) least = std::min(least, device.memory_info().total);
+  return least;
+}
+
+/// Bytes of the largest item, or of as much of the output as belongs to one.
+[[nodiscard]] std::size_t item_bytes(const OverlapPlan& plan) noexcept {
+  std::size_t bytes = plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
+  for (const OverlapEnd& in : plan.inputs) bytes = std::max(bytes, times(in.width, in.element_bytes));
+  return bytes;
+}
+
+[[nodiscard]] std::size_t usual_chunk(const OverlapPlan& plan) noexcept {
+  const std::size_t item = item_bytes(plan);
+  const std::size_t chunk = divided_up(plan.carried ? carried_chunk_bytes : usual_chunk_bytes, item);
+  if (!plan.items) return chunk;
+  return std::min(chunk, std::max(divided_up(*plan.items, usual_chunks), divided_up(smallest_chunk_bytes, item)));
+}
+
+void count_slots(OverlapPlan& plan) noexcept {
+  plan.slots = plan.in_flight;
+  if (plan.items) plan.slots = std::min(plan.slots, divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
+}
+
+/// Whether the output has room for what each chunk adds to it.
+[[nodiscard]] bool has_room_for_chunks(const OverlapPlan& plan) noexcept {
+  const OverlapEnd& out = plan.output;
+  if (!plan.items || out.kind != Kind::range || out.per_chunk == 0 || out.filtered) return true;
+  return times(divided_up(*plan.items, plan.chunk), out.per_chunk) <= out.size;
+}
+
+/// The sizes that the options name; the others as the data and the devices' memory suggest.
+void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
+  plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
+  plan.chunk = options.chunk != 0 ? options.chunk : usual_chunk(plan);
+  if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
+  count_slots(plan);
+  // How much is free does not count: memory that a pool keeps, or whose free is enqueued, can be had.
+  const std::size_t memory = least_memory(plan);
+  while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {  // the other half is the function's and the program's
+  }
+  if (device_bytes(plan) <= memory) return;
+  const std::string reason = describe_memory(plan) + " do not fit into the " + std::to_string(memory) + " bytes of a device's memory";
+  throw_error(errc::out_of_memory, overlap_operation, reason.c_str());
+}
+
+void check_chunk_count(const OverlapPlan& plan) {
+  if (has_room_for_chunks(plan)) return;
+  refuse("the output has %zu elements, but %zu chunks of %zu elements come", plan.output.size, divided_up(*plan.items, plan.chunk),
+         plan.output.per_chunk);
+}
+
+void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
+  plan.strategy = options.strategy;
+  if (plan.strategy == OverlapStrategy::automatic)
+    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots, plan.carried);
+  plan.streams = options.streams != 0 ? std::min(options.streams, plan.slots) : plan.slots;
+  if (plan.strategy == OverlapStrategy::copy_compute_copy) plan.streams = 3;
+}
+
+}  // namespace
+
+bool OverlapPlan::has_source() const noexcept {
+  return std::any_of(inputs.begin(), inputs.end(), [](const OverlapEnd& end) { return end.kind == Kind::function; });
+}
+
+OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options) {
+  OverlapPlan plan;
+  plan.inputs.assign(inputs, inputs + input_count);
+  plan.output = output;
+  plan.halo = options.halo;
+  for (OverlapEnd& end : plan.inputs)
+    if (end.width == 0) end.width = 1;
+  plan.items = count_items(plan.inputs);
+  if (plan.items && plan.halo > *plan.items) plan.halo = *plan.items;  // there are no more neighbours than that
+  if (output.kind == Kind::range) check_output_range(plan);
+  check_same_memory(plan);
+  choose_devices(plan, options);
+  plan.carried = any_carried(plan);
+  choose_sizes(plan, options);
+  check_chunk_count(plan);
+  choose_streams(plan, options);
+  return plan;
+}
+
+bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
+  constexpr std::size_t enough_to_overlap = 2;
+  OverlapPlan smaller = plan;
+  smaller.chunk = std::max(divided_up(plan.chunk, 2), divided_up(smallest_chunk_bytes, item_bytes(plan)));
+  const bool fewer = options.in_flight == 0 && plan.slots > 1;
+  const bool smaller_chunks = options.chunk == 0 && smaller.chunk < plan.chunk && has_room_for_chunks(smaller);
+  if (!fewer && !smaller_chunks) return false;
+
+  if (options.in_flight == 0) smaller.in_flight = plan.slots;  // short data may not need as many as were planned
+  if (fewer && (plan.slots > enough_to_overlap || !smaller_chunks)) {
+    smaller.chunk = plan.chunk;
+    --smaller.in_flight;
+  }
+  count_slots(smaller);
+  choose_streams(smaller, options);
+  plan = std::move(smaller);
+  return true;
+}
+
+std::string describe_memory(const OverlapPlan& plan) {
+  const std::size_t bytes = slot_bytes(plan, plan.chunk);
+  if (bytes == largest) return "chunks of " + std::to_string(plan.chunk) + " items, larger than any memory,";
+  return std::to_string(plan.slots) + " chunks of " + std::to_string(bytes) + " bytes, in and out,";
+}
+
+}  // namespace detail
+
+OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool ordinary_memory) {
+  const bool worth_it = in_flight > 1 && chunk_bytes >= detail::smallest_chunk_bytes && device.async_engine_count() > 1 && !ordinary_memory;
+  return worth_it ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

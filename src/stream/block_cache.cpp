@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Small blocks of memory for what is made on one thread and destroyed on another.
+#include <runnel/detail/host_function.hpp>
+
+#include "base/batch_cache.hpp"
+
+#include <new>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+constexpr std::size_t block_bytes = 128;
+
+struct FreeBlock {
+  FreeBlock* next;
+  FreeBlock* next_batch;
+};
+using Cache = BatchCache<FreeBlock>;
+
+}  // namespace
+
+void* allocate_block(std::size_t bytes) {
+  if (bytes > block_bytes) return ::operator new(bytes);
+  if (FreeBlock* const block = Cache::take()) return block;
+  return ::operator new(block_bytes);
+}
+
+void free_block(void* block, std::size_t bytes) noexcept {
+  if (bytes > block_bytes) return ::operator delete(block);
+  Cache::give(new (block) FreeBlock{});
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/current.hpp>
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "device/current_device.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/slots.hpp"
+
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+
+namespace {
+
+StreamRef live_or_default(CurrentStream set, int device) {
+  return is_live(set.slot, set.id) ? Access::ref(set.slot, set.id) : default_stream_of(device);
+}
+
+CurrentStream parts(StreamRef stream) { return {Access::slot(stream), stream.id()}; }
+
+}  // namespace
+
+StreamRef resolve_current_stream() {
+  if (noted_device < 0) {
+    if (!in_host_function) enter("get the current stream");
+    static_cast<void>(read_current_device("get the current stream"));
+  }
+  const StreamRef stream = default_stream_of(noted_device);
+  current = parts(stream);  // so that the next read is short
+  return stream;
+}
+
+}  // namespace detail
+
+StreamRef current_stream(Device device) {
+  static_cast<void>(current_stream());  // makes sure that a device is noted
+  detail::require_device(device.ordinal(), "get the current stream");
+  return detail::live_or_default(detail::stream_set_on(device.ordinal()), device.ordinal());
+}
+
+void StreamRef::use() const {
+  constexpr const char* operation = "make a stream current";
+  const int device = live().device;
+  static_cast<void>(detail::read_current_device(operation));
+  detail::change_current_device(device, operation);
+  detail::current = detail::parts(*this);
+}
+
+StreamGuard::StreamGuard(StreamRef stream) : found_device_{0} { enter(stream); }
+StreamGuard::~StreamGuard() { leave(); }
+
+void StreamGuard::enter(StreamRef stream) {
+  constexpr const char* operation = "guard a stream";
+  guarded_device_ = stream.device().ordinal();
+  if (detail::noted_device == guarded_device_ && detail::single_device()) [[likely]] {
+    found_device_ = Device{guarded_device_};
+    found_stream_ = std::exchange(detail::current, detail::parts(stream));
+    return;
+  }
+  found_device_ = Device{detail::read_current_device(operation)};
+  found_stream_ = detail::stream_set_on(guarded_device_);
+  if (guarded_device_ != found_device_.ordinal()) detail::change_current_device(guarded_device_, operation);
+  detail::current = detail::parts(stream);
+}
+
+void StreamGuard::leave() noexcept {
+  if (detail::is_forked_child()) [[unlikely]]
+    return;  // what it restored would make current_stream() work again
+  if (detail::single_device()) [[likely]] {
+    detail::current = found_stream_;
+    return;
+  }
+  detail::set_stream_on(guarded_device_, found_stream_);
+  detail::restore_current_device(found_device_.ordinal());
+}
+
+void StreamGuard::reset(StreamRef stream) {
+  constexpr const char* operation = "guard a stream";
+  detail::refuse_in_child(operation);
+  const int device = stream.device().ordinal();
+  // What can fail comes first, while this guard still holds.
+  if (!detail::single_device()) detail::change_current_device(device, operation);
+  detail::set_stream_on(guarded_device_, found_stream_);
+  found_stream_ = detail::stream_set_on(device);
+  guarded_device_ = device;
+  detail::current = detail::parts(stream);
+}
+
+StreamRef StreamGuard::original_stream() const {
+  detail::refuse_in_child("ask what a guard restores");
+  const int device = found_device_.ordinal();
+  return detail::live_or_default(device == guarded_device_ ? found_stream_ : detail::stream_set_on(device), device);
+}
+
+StreamContext::StreamContext() : device_{current_stream().device().ordinal()} {
+  const int count = detail::device_count();
+  for (int device = 0; device < count; ++device) streams_.push_back(detail::stream_set_on(device));
+}
+
+StreamContext::Guard::Guard(const StreamContext& context) : found_device_{detail::read_current_device("apply a stream context")} {
+  // What can fail comes first: a constructor that throws has no destructor to set the streams back.
+  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device) found_.push_back(detail::stream_set_on(device));
+  detail::change_current_device(context.device_, "apply a stream context");
+  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device)
+    detail::set_stream_on(device, context.streams_[static_cast<std::size_t>(device)]);
+}
+
+StreamContext::Guard::~Guard() {
+  if (detail::is_forked_child()) return;
+  for (int device = 0; device < static_cast<int>(found_.size()); ++device)
+    detail::set_stream_on(device, found_[static_cast<std::size_t>(device)]);
+  detail::restore_current_device(found_device_);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

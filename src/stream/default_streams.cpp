@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The default streams of devices and of threads.
+#include <runnel/stream.hpp>
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "base/thread_end.hpp"
+#include "device/device_table.hpp"
+#include "stream/slots.hpp"
+#include "stream/uses.hpp"
+
+#include <array>
+#include <atomic>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+constinit std::atomic<Slot*> default_slots[max_devices];
+
+void make_default(Slot& slot, int device, native::stream handle) noexcept {
+  slot.handle = handle;
+  slot.device = device;
+  slot.owned = false;
+  slot.blocking = true;
+  slot.is_default = true;
+}
+
+// The calling thread's views of its own default streams. Not a thread_local object, which a user's thread_local object could outlive: such
+// an object makes a new table while the thread ends.
+using ThreadDefaults = std::array<Slot*, max_devices>;
+thread_local constinit ThreadDefaults* thread_defaults = nullptr;
+
+void end_thread_defaults(void*) {
+  ThreadDefaults* const ended = std::exchange(thread_defaults, nullptr);
+  for (Slot* slot : *ended)
+    if (slot != nullptr) retire_slot(slot);
+  delete ended;
+}
+
+ThreadDefaults& this_threads_defaults() {
+  if (thread_defaults != nullptr) return *thread_defaults;
+  // The runtime makes what it keeps for the thread first, and so ends it after our views of it have ended. While the thread ends it must
+  // not be asked again.
+  static thread_local constinit bool asked = false;
+  if (!std::exchange(asked, true)) {
+    int priority = 0;
+    succeeded_or_forget(backend::stream_priority(backend::per_thread_default_stream(), priority));
+  }
+  thread_defaults = new ThreadDefaults{};
+  at_thread_end(end_thread_defaults, nullptr);
+  return *thread_defaults;
+}
+
+}  // namespace
+
+StreamRef default_stream_of(int device) {
+  std::atomic<Slot*>& place = default_slots[device];
+  Slot* slot = place.load(std::memory_order_acquire);
+  if (slot == nullptr) {
+    Slot* const fresh = take_slot();
+    make_default(*fresh, device, backend::default_stream());
+    publish_default(fresh);
+    if (place.compare_exchange_strong(slot, fresh, std::memory_order_acq_rel))
+      slot = fresh;
+    else
+      give_back_slot(fresh);
+  }
+  return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+}
+
+}  // namespace detail
+
+StreamRef StreamRef::per_thread_default(Device device) {
+  constexpr const char* operation = "get the thread's default stream";
+  detail::enter(operation);
+  detail::require_device(device.ordinal(), operation);
+  detail::Slot*& slot = detail::this_threads_defaults()[static_cast<std::size_t>(device.ordinal())];
+  if (slot == nullptr) {
+    detail::Slot* const fresh = detail::take_slot();
+    detail::make_default(*fresh, device.ordinal(), backend::per_thread_default_stream());
+    fresh->thread = detail::this_thread_mark();
+    detail::publish_default(fresh);
+    slot = fresh;
+  }
+  return {slot, slot->id.load(std::memory_order_relaxed)};
+}
+
+StreamRef Device::default_stream() const {
+  detail::enter("get a default stream");
+  detail::require_device(ordinal_, "get a default stream");
+  return detail::default_stream_of(ordinal_);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/event.hpp>
+
+#include "base/check.hpp"
+#include "base/counters.hpp"
+#include "base/polling.hpp"
+#include "base/process.hpp"
+#include "device/device_table.hpp"
+#include "stream/event_pool.hpp"
+#include "stream/idle.hpp"
+#include "stream/recorded_event.hpp"
+#include "stream/stream_device.hpp"
+
+#include <cmath>
+#include <mutex>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+[[nodiscard]] backend::EventKind kind_of(bool timed, EventOptions options) noexcept {
+  return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
+}
+
+[[nodiscard]] bool poll(native::event event, const char* operation) { return is_done(backend::event_query(event), operation); }
+
+}  // namespace
+
+native::event Access::recorded(const EventBase& event) noexcept {
+  return event.recorded_.load(std::memory_order_acquire) ? event.handle_.load(std::memory_order_acquire) : nullptr;
+}
+
+native::event recorded_event(const EventBase& event, const char* operation) {
+  if (!event.valid()) throw_error(errc::invalid_handle, operation, "the event was moved from");
+  return Access::recorded(event);
+}
+
+EventBase::EventBase(EventBase&& other) noexcept
+    : handle_{other.handle_.exchange({}, std::memory_order_relaxed)},
+      recorded_{other.recorded_.exchange(false, std::memory_order_relaxed)},
+      device_{other.device_.load(std::memory_order_relaxed)},
+      options_{other.options_},
+      timed_{other.timed_},
+      origin_{other.origin_},
+      state_{std::exchange(other.state_, State::moved_from)} {}
+
+EventBase& EventBase::operator=(EventBase&& other) noexcept {
+  if (this == &other) return *this;
+  discard();
+  handle_.store(other.handle_.exchange({}, std::memory_order_relaxed), std::memory_order_relaxed);
+  recorded_.store(other.recorded_.exchange(false, std::memory_order_relaxed), std::memory_order_relaxed);
+  device_.store(other.device_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  options_ = other.options_;
+  origin_ = other.origin_;
+  state_ = std::exchange(other.state_, State::moved_from);
+  return *this;
+}
+
+EventBase::~EventBase() { discard(); }
+
+void EventBase::discard() noexcept {
+  const native::event event = handle_.exchange({}, std::memory_order_relaxed);
+  if (event == nullptr || origin_ == Origin::borrowed) return;
+  count_down(counters.events);
+  give_away(event, device_.load(std::memory_order_relaxed));
+}
+
+/// Requires: the handle is not borrowed.
+void EventBase::give_away(native::event event, int device) const noexcept {
+  if (origin_ == Origin::taken)
+    destroy_event(event, device);
+  else
+    return_event(event, device, kind_of(timed_, options_));
+}
+
+void EventBase::require_valid(const char* operation) const {
+  if (!valid()) throw_error(errc::invalid_handle, operation, "the event was moved from");
+}
+
+void EventBase::refuse_interprocess() const {
+  if (options_.interprocess)
+    throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
+}
+
+/// The first record, or the first on another device: on a native event of its own, which replaces the old one, with what that has marked,
+/// only once it is recorded.
+void EventBase::record_on_fresh(Slot& slot) {
+  constexpr const char* operation = "record an event";
+  // Two threads may record one event at once. Handle and device change together here, and `record` reads the handle first.
+  static constinit std::mutex changing;
+  const std::lock_guard lock{changing};
+  const native::event old = handle_.load(std::memory_order_relaxed);
+  const int old_device = device_.load(std::memory_order_relaxed);
+  if (old != nullptr && old_device == slot.device) return check(backend::event_record(old, slot.handle), operation);
+  if (old != nullptr && origin_ == Origin::borrowed)
+    throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
+  const backend::EventKind kind = kind_of(timed_, options_);
+  const native::event fresh = take_event(slot.device, kind, operation);
+  if (const backend::status s = backend::event_record(fresh, slot.handle); s != backend::ok) {
+    return_event(fresh, slot.device, kind);
+    throw_status(s, operation);
+  }
+  device_.store(static_cast<short>(slot.device), std::memory_order_relaxed);
+  handle_.store(fresh, std::memory_order_release);
+  if (old == nullptr)
+    count_up(counters.events);
+  else
+    give_away(old, old_device);
+  origin_ = Origin::pool;
+}
+
+void EventBase::record(StreamRef stream) {
+  constexpr const char* operation = "record an event";
+  enter(operation);
+  require_valid(operation);
+  Slot& slot = live_slot(stream);
+  const native::event event = handle_.load(std::memory_order_acquire);
+  const StreamDevice on{slot, operation};
+  if (event != nullptr && device_.load(std::memory_order_relaxed) == slot.device) [[likely]]
+    check(backend::event_record(event, slot.handle), operation);
+  else
+    record_on_fresh(slot);
+  recorded_.store(true, std::memory_order_release);
+}
+
+bool EventBase::query() const {
+  constexpr const char* operation = "ask whether an event has happened";
+  enter(operation);
+  const native::event event = recorded_event(*this, operation);
+  return event == nullptr || poll(event, operation);
+}
+
+void EventBase::synchronize() const {
+  constexpr const char* operation = "wait for an event";
+  enter(operation);
+  if (const native::event event = recorded_event(*this, operation)) check(backend::event_synchronize(event), operation);
+}
+
+bool EventBase::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
+  constexpr const char* operation = "wait for an event";
+  enter(operation);
+  const native::event event = recorded_event(*this, operation);
+  return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
+}
+
+native::event EventBase::native() const {
+  require_valid("get the native event");
+  return handle_.load(std::memory_order_acquire);
+}
+
+Device EventBase::device() const {
+  constexpr const char* operation = "ask for an event's device";
+  require_valid(operation);
+  if (handle_.load(std::memory_order_acquire) == nullptr) throw_error(errc::invalid_argument, operation, "it was never recorded");
+  return Device{device_.load(std::memory_order_relaxed)};
+}
+
+native::event EventBase::release() {
+  constexpr const char* operation = "release an event";
+  require_valid(operation);
+  if (handle_.load(std::memory_order_acquire) == nullptr) throw_error(errc::invalid_argument, operation, "it was never recorded");
+  if (origin_ != Origin::borrowed) count_down(counters.events);
+  state_ = State::moved_from;
+  recorded_.store(false, std::memory_order_relaxed);
+  return handle_.exchange({}, std::memory_order_acq_rel);
+}
+
+void EventBase::adopt(native::event handle, Device device, Ownership ownership) {
+  constexpr const char* operation = "wrap a native event";
+  enter(operation);
+  if (handle == nullptr) throw_error(errc::invalid_argument, operation, "the handle is null");
+  require_device(device.ordinal(), operation);
+  handle_.store(handle, std::memory_order_relaxed);
+  device_.store(static_cast<short>(device.ordinal()), std::memory_order_relaxed);
+  recorded_.store(true, std::memory_order_relaxed);
+  origin_ = ownership == Ownership::borrow ? Origin::borrowed : Origin::taken;
+  if (origin_ == Origin::taken) count_up(counters.events);
+}
+
+std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {
+  constexpr const char* operation = "measure the time between events";
+  enter(operation);
+  const native::event from = recorded_event(start, operation);
+  const native::event to = recorded_event(stop, operation);
+  if (from == nullptr || to == nullptr)
+    throw_error(errc::invalid_argument, operation, from == nullptr ? "the start was never recorded" : "the stop was never recorded");
+  if (start.device_.load(std::memory_order_relaxed) != stop.device_.load(std::memory_order_relaxed))
+    throw_error(errc::invalid_argument, operation, "the events are on different devices, whose clocks have nothing in common");
+  float milliseconds = 0;
+  const backend::status s = backend::event_elapsed(milliseconds, from, to);
+  if (backend::is_not_ready(s)) {
+    backend::forget_error(s);
+    throw_error(errc::not_ready, operation, "one of the events has not happened yet: synchronize it first");
+  }
+  check(s, operation);
+  return std::chrono::nanoseconds{std::llround(static_cast<double>(milliseconds) * 1e6)};
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

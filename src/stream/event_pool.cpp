@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/event_pool.hpp"
+
+#include "base/counters.hpp"
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "device/call_quietly.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+struct Shelf {
+  std::mutex mutex;
+  std::vector<native::event> events;
+};
+// Never destroyed: events come back as late as static destructors run.
+struct Pool {
+  Shelf shelves[max_devices][2];  // by device; untimed and timed
+};
+Pool& pool() { return immortal<Pool>(); }
+
+[[nodiscard]] bool is_pooled(backend::EventKind kind) noexcept { return !kind.blocking_wait && !kind.interprocess; }
+
+}  // namespace
+
+native::event take_event(int device, backend::EventKind kind, const char* operation) {
+  if (is_pooled(kind)) {
+    Shelf& shelf = pool().shelves[device][kind.timed];
+    const std::lock_guard lock{shelf.mutex};
+    if (!shelf.events.empty()) {
+      const native::event event = shelf.events.back();
+      shelf.events.pop_back();
+      count_down(counters.pooled_events);
+      return event;
+    }
+  }
+  watch_thread_exit();
+  const ScopedDevice on{device, operation};
+  native::event event{};
+  check(backend::event_create(event, kind), operation);
+  return event;
+}
+
+void destroy_event(native::event event, int device) noexcept {
+  const auto destroy = [](const Postponed& item) noexcept {
+    call_quietly(item.device, [&] { return backend::event_destroy(static_cast<native::event>(item.handle)); });
+  };
+  release({destroy, event, device});
+}
+
+void return_event(native::event event, int device, backend::EventKind kind) noexcept {
+  if (is_forked_child()) return;
+  if (is_pooled(kind)) {
+    Shelf& shelf = pool().shelves[device][kind.timed];
+    const std::lock_guard lock{shelf.mutex};
+    try {
+      shelf.events.push_back(event);
+      count_up(counters.pooled_events);
+      return;
+    } catch (const std::bad_alloc&) {  // then it is destroyed below
+    }
+  }
+  destroy_event(event, device);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

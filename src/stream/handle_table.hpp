@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The slots of native streams, by handle. It allocates nothing: creating a stream costs some nanoseconds more for it.
+#pragma once
+
+#include "stream/slots.hpp"
+
+#include <runnel/config.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Requires, for each member: the caller holds the lock of the slots.
+class HandleTable {
+ public:
+  void insert(Slot& slot) noexcept {
+    slot.next_in_bucket = std::exchange(bucket_of(slot.handle), &slot);
+    slot.listed = true;
+  }
+  /// Does nothing if the slot is not listed.
+  void erase(Slot& slot) noexcept {
+    if (!std::exchange(slot.listed, false)) return;
+    Slot** place = &bucket_of(slot.handle);
+    while (*place != &slot) place = &(*place)->next_in_bucket;
+    *place = slot.next_in_bucket;
+  }
+  /// Calls `f(slot)` for each slot of that handle. It may erase that slot.
+  template <class F>
+  void for_each(native::stream handle, F&& f) {
+    for (Slot *slot = bucket_of(handle), *next = nullptr; slot != nullptr; slot = next) {
+      next = slot->next_in_bucket;
+      if (slot->handle == handle) f(*slot);
+    }
+  }
+
+ private:
+  static constexpr int index_bits = 10;
+
+  [[nodiscard]] Slot*& bucket_of(native::stream handle) noexcept {
+    constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15;  // spreads addresses, whose low bits are alike
+    return buckets_[static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(handle) * golden_ratio >> (64 - index_bits))];
+  }
+
+  std::array<Slot*, std::size_t{1} << index_bits> buckets_{};
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

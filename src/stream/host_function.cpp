@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/host_function.hpp>
+
+#include "stream/host_functions.hpp"
+
+#include "base/batch_cache.hpp"
+#include "base/check.hpp"
+#include "base/counters.hpp"
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "base/spin_lock.hpp"
+#include "stream/capture.hpp"
+#include "stream/slots.hpp"
+#include "stream/stream_device.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+thread_local constinit std::uint64_t host_function_label = 0;
+
+namespace {
+
+struct Destroy {
+  void operator()(HostFunction* function) const noexcept {
+    function->destroy(function);
+    count_up(counters.host_functions_destroyed);
+  }
+};
+using Owned = std::unique_ptr<HostFunction, Destroy>;
+
+/// The callable is gone before the stream goes on, and nothing it throws meets a C frame.
+void run_and_destroy(Owned function) noexcept {
+  StreamSlot* const slot = function->slot;
+  const std::uint64_t id = function->id;
+  const std::uint64_t label = function->label;
+  in_host_function = true;
+  try {
+    function->run(*function);
+  } catch (...) {
+    keep_failure(slot, id, std::current_exception(), label);
+  }
+  function.reset();
+  in_host_function = false;
+}
+
+/// What a stream holds of a function where the runtime may forget to call it: whoever takes the function out, the runtime or
+/// discard_host_functions(), destroys it. Tickets are never freed, so that a call that comes late finds an empty one.
+struct Ticket {
+  std::atomic<HostFunction*> function{nullptr};
+  std::atomic<int> device{0};
+  Ticket* next = nullptr;
+  Ticket* next_batch = nullptr;
+};
+using UnusedTickets = BatchCache<Ticket>;
+struct Tickets {
+  SpinLock lock;
+  std::vector<std::unique_ptr<Ticket[]>> all;
+};
+Tickets& tickets() { return immortal<Tickets>(); }
+constexpr std::size_t ticket_batch = 64;
+
+[[nodiscard]] Ticket* take_ticket() {
+  if (Ticket* const unused = UnusedTickets::take()) [[likely]]
+    return unused;
+  auto fresh = std::make_unique<Ticket[]>(ticket_batch);
+  for (std::size_t i = 1; i + 1 < ticket_batch; ++i) fresh[i].next = &fresh[i + 1];
+  const std::lock_guard lock{tickets().lock};
+  Ticket* const first = tickets().all.emplace_back(std::move(fresh)).get();
+  UnusedTickets::share(first + 1);
+  return first;
+}
+
+// What the runtime calls.
+void run_function(void* data) noexcept { run_and_destroy(Owned{static_cast<HostFunction*>(data)}); }
+void run_ticket(void* data) noexcept {
+  Ticket* const ticket = static_cast<Ticket*>(data);
+  Owned function{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
+  if (function == nullptr) return;
+  UnusedTickets::give(ticket);
+  run_and_destroy(std::move(function));
+}
+
+}  // namespace
+
+void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
+  constexpr const char* operation = "launch a host function";
+  count_up(counters.host_functions_made);
+  Owned function{raw};
+  enter(operation);
+  Slot& slot = live_slot(Access::ref(base, id));
+  function->slot = base;
+  function->id = id;
+  function->label = host_function_label;
+  const StreamDevice on{slot, operation};
+  refuse_in_capture(slot, operation, "the function would run once for each launch of the graph, but it is kept for one run only");
+  if (!backend::forgets_host_functions()) {
+    check(backend::launch_host_func(slot.handle, run_function, function.get()), operation);
+    static_cast<void>(function.release());
+    return;
+  }
+  Ticket* const ticket = take_ticket();
+  ticket->device.store(slot.device, std::memory_order_relaxed);
+  ticket->function.store(function.release(), std::memory_order_release);
+  if (const backend::status s = backend::launch_host_func(slot.handle, run_ticket, ticket); s != backend::ok) {
+    function.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
+    if (function != nullptr) UnusedTickets::give(ticket);
+    throw_status(s, operation);
+  }
+}
+
+void discard_host_functions(int device) noexcept {
+  for (std::size_t batch = 0;; ++batch) {
+    Ticket* first = nullptr;
+    {
+      const std::lock_guard lock{tickets().lock};
+      if (batch < tickets().all.size()) first = tickets().all[batch].get();
+    }
+    if (first == nullptr) return;
+    // A ticket that was emptied here stays with the runtime, which may still come with it.
+    for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket)
+      if (ticket->device.load(std::memory_order_relaxed) == device) Owned{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/stream_pool.hpp>
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "base/spin_lock.hpp"
+#include "stream/slots.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+
+struct StreamPoolState {
+  StreamPoolState(Device on, const StreamPoolOptions& with) : device{on}, options{with} {}
+
+  const Device device;
+  const StreamPoolOptions options;
+  std::mutex growing;
+  SpinLock lock;               // guards what follows; never held while anything else is called
+  std::size_t references = 1;  // the pool's and each lease's
+  std::vector<Stream> streams;
+  // The streams that are back, oldest first, in a ring with room for all of them.
+  std::vector<StreamRef> ring;
+  std::size_t first = 0;
+  std::size_t waiting = 0;
+  std::size_t growth = 0;
+};
+
+namespace {
+
+constexpr const char* acquire_operation = "lease a stream";
+
+[[nodiscard]] std::size_t wrapped(const StreamPoolState& pool, std::size_t place) noexcept {
+  return place < pool.ring.size() ? place : place - pool.ring.size();
+}
+
+/// Adds a stream, at the end of the ring or (`lease`) handed out at once.
+StreamRef add_stream(StreamPoolState& pool, bool lease) {
+  const std::lock_guard growing{pool.growing};
+  if (pool.streams.size() >= pool.options.max) {
+    char reason[100];
+    std::snprintf(reason, sizeof reason, "all %zu streams are leased, and the pool must not grow", pool.streams.size());
+    throw_error(errc::pool_exhausted, acquire_operation, reason);
+  }
+  Stream stream{pool.device, pool.options.stream};
+  const StreamRef view = stream;
+  // Room is made outside the spin lock; only `growing` may change the sizes, so a reader of the old ring is not disturbed.
+  std::vector<Stream> streams;
+  std::vector<StreamRef> ring(pool.streams.size() + 1, view);
+  streams.reserve(pool.streams.size() + 1);
+  const std::lock_guard lock{pool.lock};
+  for (Stream& old : pool.streams) streams.push_back(std::move(old));
+  streams.push_back(std::move(stream));
+  pool.streams.swap(streams);
+  for (std::size_t i = 0; i < pool.waiting; ++i) ring[i] = pool.ring[wrapped(pool, pool.first + i)];
+  pool.ring.swap(ring);
+  pool.first = 0;
+  if (lease) {
+    ++pool.growth;
+    ++pool.references;
+  } else {
+    pool.ring[pool.waiting++] = view;
+  }
+  return view;
+}
+
+}  // namespace
+
+void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
+  if (is_forked_child()) return;  // the pool is left as it is: another thread may have held its lock
+  pool->lock.lock();
+  pool->ring[wrapped(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+  const bool last = --pool->references == 0;
+  pool->lock.unlock();
+  if (last) delete pool;
+}
+
+void drop_stream_pool(StreamPoolState* pool) noexcept {
+  if (is_forked_child()) return;
+  pool->lock.lock();
+  const bool last = --pool->references == 0;
+  pool->lock.unlock();
+  if (last) delete pool;
+}
+
+}  // namespace detail
+
+StreamPool::StreamPool(Device device, StreamPoolOptions options) {
+  constexpr const char* operation = "make a stream pool";
+  if (options.size == 0) detail::throw_error(errc::invalid_argument, operation, "the size is 0");
+  if (options.size > options.max) detail::throw_error(errc::invalid_argument, operation, "the size is above the maximum");
+  auto state = std::make_unique<detail::StreamPoolState>(device, options);
+  for (std::size_t i = 0; i < options.size; ++i) detail::add_stream(*state, false);
+  state_ = state.release();
+}
+
+StreamLease StreamPool::acquire() {
+  detail::refuse_in_child(detail::acquire_operation);
+  detail::StreamPoolState& pool = state();
+  StreamRef stream = [&] {
+    {
+      const std::lock_guard lock{pool.lock};
+      if (pool.waiting > 0) [[likely]] {
+        const StreamRef oldest = pool.ring[pool.first];
+        pool.first = detail::wrapped(pool, pool.first + 1);
+        --pool.waiting;
+        ++pool.references;
+        return oldest;
+      }
+    }
+    return detail::add_stream(pool, true);
+  }();
+  return {stream, detail::Access::slot(stream), &pool};
+}
+
+Device StreamPool::device() const { return state().device; }
+std::size_t StreamPool::size() const {
+  detail::refuse_in_child("ask for a stream pool's size");
+  const std::lock_guard lock{state().lock};
+  return state().streams.size();
+}
+std::size_t StreamPool::leased() const {
+  detail::refuse_in_child("ask for a stream pool's leases");
+  const std::lock_guard lock{state().lock};
+  return state().streams.size() - state().waiting;
+}
+std::size_t StreamPool::growth() const {
+  detail::refuse_in_child("ask for a stream pool's growth");
+  const std::lock_guard lock{state().lock};
+  return state().growth;
+}
+
+detail::StreamPoolState& StreamPool::state() const {
+  if (state_ == nullptr) detail::throw_error(errc::invalid_handle, "use a stream pool", "it was moved from");
+  return *state_;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

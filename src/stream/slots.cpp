@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/slots.hpp"
+
+#include "base/spin_lock.hpp"
+#include "stream/event_pool.hpp"
+#include "stream/handle_table.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+#include <array>
+#include <mutex>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+// Slots are never given back to the heap: a stale view may still look.
+struct SlotBatch {
+  std::array<Slot, 32> slots{};
+  SlotBatch* next = nullptr;
+};
+
+/// The slots that rest, each in one place; the oldest makes room for the newest, so that foreign handles, which end without our notice,
+/// do not pile up.
+struct RestingPlaces {
+  struct Place {
+    Slot* slot;
+    std::uint64_t ticket;
+  };
+  std::array<Place, 256> places{};
+  std::uint64_t next_ticket = 0;
+};
+
+constinit SpinLock slots_lock;  // guards what follows, and parts of each slot; never held while anything else is called
+constinit std::uint64_t next_id = 1;
+constinit SlotBatch* batches = nullptr;
+constinit Slot* free_list = nullptr;
+constinit HandleTable table;
+constinit RestingPlaces resting;
+
+thread_local constinit char thread_mark = 0;
+
+// The functions in this part require: the caller holds the lock.
+
+void make_live(Slot& slot) noexcept {
+  const std::uint64_t id = next_id++;
+  if (slot.first_id == Slot::none) slot.first_id = id;  // a slot that rested keeps the first one
+  slot.state = SlotState::live;
+  slot.id.store(id, std::memory_order_release);
+}
+
+[[nodiscard]] std::exception_ptr take_failure(Slot& slot) noexcept {
+  slot.has_failure.store(false, std::memory_order_relaxed);
+  return std::exchange(slot.failure, nullptr);
+}
+
+void put_failure(Slot& slot, std::exception_ptr failure, std::uint64_t label) noexcept {
+  slot.failure = std::move(failure);
+  slot.failure_label = label;
+  slot.has_failure.store(true, std::memory_order_release);
+}
+
+void make_free(Slot& slot) noexcept {
+  slot.first_id = Slot::none;
+  slot.state = SlotState::unused;
+  slot.next_free = std::exchange(free_list, &slot);
+}
+
+/// Slots that become free once the lock is released, since destroying an exception that one of them keeps may call anything.
+class Forgotten {
+ public:
+  Forgotten() = default;
+  Forgotten(const Forgotten&) = delete;
+  Forgotten& operator=(const Forgotten&) = delete;
+  ~Forgotten() {
+    while (first_ != nullptr) give_back_slot(std::exchange(first_, first_->next_free));
+  }
+  void add(Slot& slot) noexcept { slot.next_free = std::exchange(first_, &slot); }
+
+ private:
+  Slot* first_ = nullptr;
+};
+
+/// From now on the slot is not found by its handle.
+void unlist(Slot& slot, Forgotten& forgotten) noexcept {
+  table.erase(slot);
+  if (slot.state != SlotState::resting) return;
+  slot.state = SlotState::unused;
+  forgotten.add(slot);
+}
+
+void rest(Slot& slot, Forgotten& forgotten) noexcept {
+  slot.state = SlotState::resting;
+  slot.resting_ticket = resting.next_ticket++;
+  RestingPlaces::Place& place = resting.places[slot.resting_ticket % resting.places.size()];
+  const bool is_taken = place.slot != nullptr && place.slot->state == SlotState::resting && place.slot->resting_ticket == place.ticket;
+  if (is_taken) unlist(*place.slot, forgotten);
+  place = {&slot, slot.resting_ticket};
+}
+
+void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
+  slot.handle = stream.handle;
+  slot.device = stream.device;
+  slot.blocking = stream.blocking;
+  slot.owned = owned;
+  slot.references.store(1, std::memory_order_relaxed);
+  if (!slot.listed) table.insert(slot);
+  make_live(slot);
+}
+
+/// Moves what earlier slots of the handle keep to the one that is live now.
+void inherit_failure(Slot& heir) noexcept {
+  table.for_each(heir.handle, [&](Slot& each) {
+    if (&each != &heir && each.failure != nullptr && heir.failure == nullptr) put_failure(heir, take_failure(each), each.failure_label);
+  });
+}
+
+struct FoundSlots {
+  Slot* live = nullptr;
+  Slot* resting = nullptr;
+};
+/// A slot of another device or kind has a handle of a native stream that was destroyed without our notice: it is forgotten.
+[[nodiscard]] FoundSlots find_slots(const NativeStream& stream, Forgotten& forgotten) noexcept {
+  FoundSlots found;
+  table.for_each(stream.handle, [&](Slot& each) {
+    // A live slot without an id lost its last Stream while the process exits.
+    const bool has_ended = each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
+    if (has_ended || each.device != stream.device || each.blocking != stream.blocking)
+      unlist(each, forgotten);
+    else if (each.state == SlotState::live)
+      found.live = &each;
+    else if (each.state == SlotState::resting)
+      found.resting = &each;
+  });
+  return found;
+}
+
+}  // namespace
+
+const void* this_thread_mark() noexcept { return &thread_mark; }
+
+Slot* take_slot() {
+  {
+    const std::lock_guard lock{slots_lock};
+    if (free_list != nullptr) [[likely]]
+      return std::exchange(free_list, free_list->next_free);
+  }
+  SlotBatch* const fresh = new SlotBatch;
+  const std::lock_guard lock{slots_lock};
+  fresh->next = std::exchange(batches, fresh);
+  for (std::size_t i = 1; i < fresh->slots.size(); ++i) make_free(fresh->slots[i]);
+  return &fresh->slots[0];
+}
+
+void give_back_slot(Slot* slot) noexcept {
+  slot->id.store(0, std::memory_order_release);
+  std::exception_ptr dropped;
+  const std::lock_guard lock{slots_lock};
+  dropped = take_failure(*slot);
+  make_free(*slot);
+}
+
+void publish_default(Slot* slot) noexcept {
+  const std::lock_guard lock{slots_lock};
+  make_live(*slot);
+}
+
+void publish_created(Slot* slot, const NativeStream& stream) noexcept {
+  Forgotten forgotten;
+  const std::lock_guard lock{slots_lock};
+  table.for_each(stream.handle, [&](Slot& each) { unlist(each, forgotten); });
+  begin_stream(*slot, stream, true);
+}
+
+Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, bool take) noexcept {
+  Forgotten forgotten;
+  const std::lock_guard lock{slots_lock};
+  const FoundSlots found = find_slots(stream, forgotten);
+  if (found.live != nullptr) {
+    if (take && found.live->owned) return Wrapped::has_owner;
+    found.live->owned = found.live->owned || take;
+    found.live->references.fetch_add(1, std::memory_order_relaxed);
+    slot = found.live;
+    return Wrapped::joined;
+  }
+  if (found.resting == nullptr && slot == nullptr) return Wrapped::needs_slot;
+  const bool uses_given = found.resting == nullptr;
+  if (!uses_given) slot = found.resting;
+  begin_stream(*slot, stream, take);
+  inherit_failure(*slot);
+  return uses_given ? Wrapped::published : Wrapped::joined;
+}
+
+bool drop_reference(Slot& slot, bool owner) noexcept {
+  std::exception_ptr dropped;
+  Forgotten forgotten;
+  const std::lock_guard lock{slots_lock};
+  const bool is_last = slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
+  if (slot.state != SlotState::live) {
+    if (is_last && slot.state == SlotState::ended) {
+      dropped = take_failure(slot);
+      make_free(slot);
+    }
+    return false;
+  }
+  if (!owner && (!is_last || slot.owned)) return false;
+  slot.state = SlotState::ending;
+  if (owner) {
+    // The native stream ends, and the runtime may soon give its handle to another one.
+    slot.first_id = Slot::none;
+    table.for_each(slot.handle, [&](Slot& each) { unlist(each, forgotten); });
+  }
+  return true;
+}
+
+void disown(Slot& slot) noexcept {
+  const std::lock_guard lock{slots_lock};
+  slot.owned = false;
+}
+
+void finish_slot(Slot& slot) noexcept {
+  if (const native::event event = std::exchange(slot.wait_event, {})) return_event(event, slot.device, {});
+  slot.is_default = false;
+  slot.idle_at_end = false;
+  slot.attachments.store(nullptr, std::memory_order_relaxed);  // where they could not be destroyed, they are left
+  if (const native::event mark = std::exchange(slot.mark, {})) return_event(mark, slot.device, {});
+  slot.mark_wanted.store(false, std::memory_order_relaxed);
+  slot.marks = slot.marks_passed = 0;
+  slot.thread = nullptr;
+  slot.name[0] = '\0';
+  std::exception_ptr dropped;
+  Forgotten forgotten;
+  const std::lock_guard lock{slots_lock};
+  slot.owned = false;
+  if (slot.listed) return rest(slot, forgotten);
+  dropped = take_failure(slot);
+  if (slot.references.load(std::memory_order_relaxed) > 0)
+    slot.state = SlotState::ended;
+  else
+    make_free(slot);
+}
+
+Slot& live_slot(StreamRef stream) {
+  StreamSlot* const slot = Access::slot(stream);
+  if (!is_live(slot, stream.id())) [[unlikely]]
+    throw_dead_stream(stream.id());
+  return static_cast<Slot&>(*slot);
+}
+
+void keep_failure(StreamSlot* base, std::uint64_t id, std::exception_ptr failure, std::uint64_t label) noexcept {
+  Slot& slot = static_cast<Slot&>(*base);
+  const std::lock_guard lock{slots_lock};
+  if (id < slot.first_id) return;
+  Slot* keeper = &slot;
+  if (slot.state != SlotState::live)
+    table.for_each(slot.handle, [&](Slot& each) {
+      if (each.state == SlotState::live) keeper = &each;
+    });
+  if (keeper->failure == nullptr) put_failure(*keeper, std::move(failure), label);
+}
+
+void deliver_failure(Slot& slot) {
+  if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
+    return;
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock{slots_lock};
+    failure = take_failure(slot);
+  }
+  if (failure != nullptr) std::rethrow_exception(std::move(failure));
+}
+
+void deliver_failure_of(Slot& slot, std::uint64_t label) {
+  if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
+    return;
+  {
+    const std::lock_guard lock{slots_lock};
+    if (slot.failure_label != label) return;
+  }
+  deliver_failure(slot);
+}
+
+}  // namespace detail
+}  // namespace runnel::inline RUNNEL_ABI

@@ -32,11 +32,13 @@ template <detail::memory_range To, detail::memory_range From>
           detail::kind_by_type<From>()};
 }
 
-/// How many of a batch's operations went which way.
+/// How many of a batch's operations went which way, as CopyResult names the ways.
 struct CopyBatchResult {
-  std::size_t direct = 0;   ///< the copy engine reads and writes the memory itself
-  std::size_t carried = 0;  ///< through pinned memory, or taken at the call, or the caller was held
   std::size_t nothing = 0;  ///< there was nothing to do
+  std::size_t direct = 0;   ///< enqueued as they are
+  std::size_t staged = 0;   ///< enqueued through pinned memory
+  std::size_t inlined = 0;  ///< small, and done at the call
+  std::size_t blocked = 0;  ///< the caller was held
   friend constexpr bool operator==(const CopyBatchResult&, const CopyBatchResult&) noexcept = default;
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/copy.hpp>
 
+#include "base/check.hpp"
 #include "base/process.hpp"
+#include "copy/run.hpp"
+#include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
-#include "memory/facts.hpp"
-#include "stream/capture.hpp"
-#include "stream/slots.hpp"
 #include "stream/stream_device.hpp"
 
 #include <runnel/memory.hpp>
@@ -16,100 +16,107 @@
 #include <memory>
 
 namespace runnel::inline RUNNEL_ABI {
+namespace detail {
 namespace {
 
 constexpr const char* operation = "fill memory";
 
-/// Devices cannot reach ordinary memory: then a host function fills it, in stream order.
-[[nodiscard]] bool needs_host(const void* to, std::size_t bytes, std::optional<MemoryKind> kind, detail::StreamUse use) {
-  if (backend::copies_pageable_asynchronously()) {
-    detail::note_use(to, bytes, kind, use);
-    return false;
-  }
-  return detail::facts_of(to, bytes, kind, use, operation).kind == MemoryKind::pageable;
+void repeat(unsigned char* to, const unsigned char* element, std::size_t element_bytes, std::size_t bytes) noexcept {
+  if (element_bytes == 1)
+    std::memset(to, *element, bytes);
+  else
+    for (std::size_t at = 0; at < bytes; at += element_bytes) std::memcpy(to + at, element, element_bytes);
 }
 
-/// Enqueues it where the memory can be reached, and says what is wrong where it was refused because it is another device's.
-template <class Enqueue>
-void enqueue_fill(const detail::Slot& slot, const void* to, Enqueue enqueue) {
-  detail::reach(slot.device, to, operation);
-  const detail::ScopedDevice on{slot.device, operation};  // see copy.cpp
-  const backend::status s = enqueue(slot.handle);
+/// One call of the runtime. Says what is wrong where the runtime refused the memory because another device owns it.
+void fill_by_runtime(const FillRequest& request, Facts& facts) {
+  facts.note_uses();
+  reach(facts.slot().device, request.to, operation);
+  std::uint32_t value = 0;
+  std::memcpy(&value, request.element, request.element_bytes);
+  const native::stream stream = facts.slot().handle;
+  const backend::status s =
+      request.height == 1 ? backend::fill_async(request.to, value, request.element_bytes, request.width / request.element_bytes, stream)
+                          : backend::fill_2d_async(request.to, request.pitch, *request.element, request.width, request.height, stream);
   if (s == backend::ok) [[likely]]
     return;
   backend::forget_error(s);
   PointerInfo info{MemoryKind::pageable, Device{0}};
-  if (backend::pointer_info(info, to) == backend::ok && info.kind == MemoryKind::device && info.device.ordinal() != slot.device)
-    detail::throw_error(errc::peer_access, operation,
-                        "the memory is on another device than the stream: enable peer access, or use a stream there");
-  detail::throw_status(s, operation);
+  if (backend::pointer_info(info, request.to) == backend::ok && info.kind == MemoryKind::device &&
+      info.device.ordinal() != facts.slot().device)
+    throw_error(errc::peer_access, operation, "the memory is on another device than the stream: enable peer access, or use a stream there");
+  throw_status(s, operation);
 }
 
-void fill_rows(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
-               std::optional<MemoryKind> kind) {
-  detail::enter(operation);
-  detail::Slot& slot = detail::live_slot(stream);
-  detail::require_own_thread(slot, operation);
-  if (width == 0 || height == 0) return;
-  detail::require_rows(to, pitch, width, height, operation);
-  if (needs_host(to, pitch * (height - 1) + width, kind, {&slot, stream.id()}))
-    return stream.launch_host_func([=] {
-      for (std::size_t row = 0; row < height; ++row) std::memset(static_cast<unsigned char*>(to) + row * pitch, value, width);
-    });
-  enqueue_fill(slot, to, [&](native::stream handle) {
-    return height == 1 ? backend::fill_async(to, value, 1, width, handle) : backend::fill_2d_async(to, pitch, value, width, height, handle);
+void fill_by_host_function(const FillRequest& request, Facts& facts) {
+  const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};  // it must outlive the call
+  std::memcpy(element.get(), request.element, request.element_bytes);
+  Access::ref(&facts.slot(), facts.stream_id()).launch_host_func([request, element] {
+    for (std::size_t row = 0; row < request.height; ++row)
+      repeat(request.to + row * request.pitch, element.get(), request.element_bytes, request.width);
   });
 }
 
-/// Writes the pattern again and again.
-void repeat(unsigned char* to, const unsigned char* pattern, std::size_t size, std::size_t count) noexcept {
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * size, pattern, size);
+/// No runtime sets elements this wide: a pinned block brings the first few, then the filled part is copied behind itself.
+void fill_by_copies(const FillRequest& request, Facts& facts) {
+  const std::size_t count = request.width / request.element_bytes;
+  const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
+  PinnedBuffer<unsigned char> seed(seeded * request.element_bytes);  // the pool keeps the block until the copy has completed
+  repeat(seed.data(), request.element, request.element_bytes, seed.size());
+  const StreamRef stream = Access::ref(&facts.slot(), facts.stream_id());
+  copy_known(stream, request.to, request.to_kind, seed.data(), MemoryKind::pinned, seed.size(), Pageable::stage);
+  for (std::size_t done = seed.size(); done < request.width;) {
+    const std::size_t next = std::min(done, request.width - done);
+    copy_known(stream, request.to + done, request.to_kind, request.to, request.to_kind, next, Pageable::stage);
+    done += next;
+  }
+}
+
+void fill_request(StreamRef stream, const FillRequest& request) {
+  enter(operation);
+  Slot& slot = live_slot(stream);
+  require_own_thread(slot, operation);
+  validate(request, operation);
+  const ScopedDevice on{slot.device, operation};
+  StreamFacts of_stream{slot, operation};
+  Facts facts{of_stream, request};
+  run(choose_route(request, facts), request, facts);
 }
 
 }  // namespace
 
+void run(Route route, const FillRequest& request, Facts& facts) {
+  switch (route) {
+    case Route::direct:
+      return fill_by_runtime(request, facts);
+    case Route::host_function:
+      return fill_by_host_function(request, facts);
+    case Route::seeded:
+      return fill_by_copies(request, facts);
+    case Route::refused_in_capture:
+      throw_error(
+          errc::capture, operation,
+          "the fill takes bytes from memory that does not live as long as a graph: set 1, 2 or 4 byte elements of device or pinned memory");
+    default:
+      return;  // nothing to do
+  }
+}
+
+void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count) {
+  const std::size_t bytes = byte_size(count, size, operation);
+  const auto* const element = static_cast<const unsigned char*>(value);
+  const bool is_one_byte = std::all_of(element, element + size, [&](unsigned char byte) { return byte == *element; });
+  fill_request(stream, {static_cast<unsigned char*>(to), bytes, bytes, 1, element, is_one_byte ? 1 : size, kind});
+}
+
+}  // namespace detail
+
 void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes) {
-  fill_rows(stream, to, bytes, value, bytes, 1, std::nullopt);
+  detail::fill_request(stream, {static_cast<unsigned char*>(to), bytes, bytes, 1, &value, 1, std::nullopt});
 }
 
 void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height) {
-  fill_rows(stream, to, pitch, value, width, height, std::nullopt);
-}
-
-void detail::fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size,
-                          std::size_t count) {
-  enter(operation);
-  Slot& slot = live_slot(stream);
-  require_own_thread(slot, operation);
-  if (count == 0) return;
-  const std::size_t bytes = byte_size(count, size, operation);
-  require_rows(to, bytes, bytes, 1, operation);
-
-  const auto* const pattern = static_cast<const unsigned char*>(value);
-  if (std::all_of(pattern, pattern + size, [&](unsigned char byte) { return byte == *pattern; }))
-    return fill_rows(stream, to, bytes, *pattern, bytes, 1, kind);
-  auto* const out = static_cast<unsigned char*>(to);
-  if (needs_host(to, bytes, kind, {&slot, stream.id()})) {
-    const std::shared_ptr<unsigned char[]> own{new unsigned char[size]};
-    std::memcpy(own.get(), pattern, size);
-    return stream.launch_host_func([=] { repeat(out, own.get(), size, count); });
-  }
-  if (size == 2 || size == 4) {
-    std::uint32_t number = 0;
-    std::memcpy(&number, value, size);
-    return enqueue_fill(slot, to, [&](native::stream handle) { return backend::fill_async(to, number, size, count, handle); });
-  }
-  refuse_in_capture(slot, operation, "elements of this width are filled from memory that does not live as long as a graph");
-  // No runtime sets wider elements: seed a few, then double what is there.
-  const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / size));
-  PinnedBuffer<unsigned char> seed(seeded * size);  // the pool keeps it until the copy has passed
-  repeat(seed.data(), pattern, size, seeded);
-  copy_known(stream, out, kind, seed.data(), MemoryKind::pinned, seed.size(), Pageable::stage);
-  for (std::size_t done = seed.size(); done < bytes;) {
-    const std::size_t next = std::min(done, bytes - done);
-    copy_known(stream, out + done, kind, out, kind, next, Pageable::stage);
-    done += next;
-  }
+  detail::fill_request(stream, {static_cast<unsigned char*>(to), pitch, width, height, &value, 1, std::nullopt});
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -5,7 +5,9 @@
 #include "base/counters.hpp"
 #include "base/immortal.hpp"
 #include "base/relaxed_capture.hpp"
+#include "copy/route.hpp"
 #include "copy/streaming_copy.hpp"
+#include "copy/user_pages.hpp"
 #include "memory/pinned_blocks.hpp"
 #include "stream/idle.hpp"
 
@@ -17,7 +19,6 @@
 #include <chrono>
 #include <cstdint>
 #include <new>
-#include <optional>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -25,18 +26,18 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t most_bytes = std::size_t{256} << 10;
-// The device starts on one while the next is moved. On an H200 256 KiB take 25.6 us in two pieces, 26.4 in one and 27.6 in four.
+// The device copies one piece while the thread moves the next. On an H200 256 KiB take 25.6 us in two pieces, 26.4 in one, 27.6 in four.
 constexpr std::size_t piece_bytes = std::size_t{128} << 10;
-// An H200 brings 256 KiB to the host in 11 us; beside other streams' copies to the host, for which nobody is to wait here, in as long as
-// they take.
+// An H200 brings 256 KiB to the host in 11 us. Beside other streams' copies to the host it takes as long as those do, and the caller must
+// not wait for them.
 constexpr auto patience = 30us;
 
-/// Stays with the last stream that copied so: when that is seen to be idle again, while the block is taken, it has passed the block.
+/// A pinned block that stays with the last stream that used it. If a thread holds the block and that stream is idle, the stream is done
+/// with the block: no event is needed.
 struct KeptBlock {
-  std::atomic<bool> taken{false};           // by a thread, which alone changes
-  std::atomic<std::uint64_t> stream_id{0};  // this, and
-  PinnedBuffer<unsigned char> memory;       // which counts a use of that stream
+  std::atomic<bool> taken{false};           // by a thread; only that thread changes what follows
+  std::atomic<std::uint64_t> stream_id{0};  // the stream that the block stays with; 0: none
+  PinnedBuffer<unsigned char> memory;       // counts a use of that stream
 
   void give_back() noexcept {
     stream_id.store(0, std::memory_order_relaxed);
@@ -47,12 +48,11 @@ struct KeptBlock {
 };
 struct KeptBlocks {
   std::array<KeptBlock, 8> all;
-  std::atomic<std::size_t> next{0};  // to be given to another stream
+  std::atomic<std::size_t> next{0};  // the block that the next new stream gets
 };
-// Never destroyed: copies are made as late as statics die.
 KeptBlocks& kept_blocks() { return immortal<KeptBlocks>(); }
 
-/// One of them, for this scope; none where another thread has it.
+/// Holds the stream's block, or one for it, during a scope. Empty if another thread holds that block.
 class TakenBlock {
  public:
   explicit TakenBlock(std::uint64_t stream_id) noexcept {
@@ -71,13 +71,13 @@ class TakenBlock {
   [[nodiscard]] KeptBlock* operator->() const noexcept { return block_; }
   [[nodiscard]] explicit operator bool() const noexcept { return block_ != nullptr; }
 
-  /// Its memory, for that idle stream; null where there is none to be had.
+  /// The block's memory; null where there is none to be had. Requires: the stream is idle.
   [[nodiscard]] unsigned char* memory_for(StreamUse use) const try {
     if (block_->stream_id.load(std::memory_order_relaxed) != use.id) {
       block_->give_back();
-      block_->memory = PinnedBuffer<unsigned char>{most_bytes};
-      count_down(counters.pinned_blocks);  // it is not the user's
-      static_cast<void>(note_pinned_use(block_->memory.data(), most_bytes, use));
+      block_->memory = PinnedBuffer<unsigned char>{short_copy_up_to};
+      count_down(counters.pinned_blocks);  // which counts the user's blocks only
+      static_cast<void>(note_pinned_use(block_->memory.data(), short_copy_up_to, use));
       block_->stream_id.store(use.id, std::memory_order_relaxed);
     }
     return block_->memory.data();
@@ -92,13 +92,13 @@ class TakenBlock {
   KeptBlock* block_ = nullptr;
 };
 
-[[nodiscard]] bool passed_soon(const Slot& slot, const char* operation) {
+[[nodiscard]] bool finishes_soon(const Slot& slot, const char* operation) {
   for (const auto deadline = Clock::now() + patience; !has_finished(slot, operation);)
     if (Clock::now() >= deadline) return false;
   return true;
 }
 
-void carry_to_device(const Transfer& t, unsigned char* block, native::stream stream, const char* operation) {
+void copy_to_device(const Transfer& t, unsigned char* block, native::stream stream, const char* operation) {
   if (t.height > 1) {
     move_rows({block, t.width, t.from, t.from_pitch, t.width, t.height});
     return check(backend::copy_2d_async(t.to, t.to_pitch, block, t.width, t.width, t.height, stream), operation);
@@ -107,7 +107,7 @@ void carry_to_device(const Transfer& t, unsigned char* block, native::stream str
   const std::size_t piece = (t.width + pieces - 1) / pieces;
   for (std::size_t at = 0; at < t.width; at += piece) {
     const std::size_t bytes = std::min(piece, t.width - at);
-    copy_streaming(block + at, t.from + at, bytes);  // devices read it faster from memory than from a processor's cache
+    copy_streaming(block + at, t.from + at, bytes);  // a device reads memory faster than a processor's cache
     check(backend::copy_async(t.to + at, block + at, bytes, stream), operation);
   }
 }
@@ -119,35 +119,30 @@ void carry_to_device(const Transfer& t, unsigned char* block, native::stream str
 
 }  // namespace
 
-bool carried_at_once(Slot& slot, const Transfer& transfer, Side side, std::optional<bool>& idle, const char* operation) {
-  if (transfer.width * transfer.height > most_bytes || (idle && !*idle)) return false;
+ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Side side, const char* operation) {
   const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
   const TakenBlock taken{use.id};
-  const RelaxedCapture relaxed;  // for the questions how far the stream is
-  // Asked now, even if known from before: another thread may have had the block since.
-  if (taken) idle = is_idle(slot, operation);
-  if (!taken || !*idle) return false;
-
-  const Transfer t = flattened(transfer);
-  const HostBytes touched = host_bytes(t, side, 0, t.height);
-  const auto usable = [&] { return surely_usable(touched.begin, touched.bytes, purpose_of(side)); };
-  if (side == Side::to_device && !usable()) return false;
+  if (!taken) return ShortCopy::not_possible;
+  const RelaxedCapture relaxed;  // the queries are the library's own: they must not invalidate a capture of the caller
+  // Asked while the block is held: before that, another thread may have enqueued a copy that uses it.
+  if (!is_idle(slot, operation)) return ShortCopy::stream_is_busy;
+  const Range on_host = host_range(transfer, side, 0, transfer.height);
+  const auto is_usable = [&] { return are_surely_usable(on_host, page_use(side)); };
+  if (side == Side::to_device && !is_usable()) return ShortCopy::not_possible;
   unsigned char* const block = taken.memory_for(use);
-  if (block == nullptr) return false;
+  if (block == nullptr) return ShortCopy::not_possible;
   if (side == Side::to_device) {
-    carry_to_device(t, block, slot.handle, operation);
-    return true;
+    copy_to_device(transfer, block, slot.handle, operation);
+    return ShortCopy::done;
   }
-  check(copy_from_device(block, t, slot.handle), operation);
-  if (!usable() || !passed_soon(slot, operation)) {
-    idle.reset();
-    return false;  // the bytes come a second time, the other way
-  }
-  move_rows({t.to, t.to_pitch, block, t.width, t.width, t.height});
-  return true;
+  check(copy_from_device(block, transfer, slot.handle), operation);
+  // The system is asked while the device works. If it takes long, the bytes come once more, staged.
+  if (!is_usable() || !finishes_soon(slot, operation)) return ShortCopy::not_possible;
+  move_rows({transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});
+  return ShortCopy::done;
 }
 
-void give_back_kept_blocks() noexcept {
+void give_back_short_copy_blocks() noexcept {
   for (KeptBlock& block : kept_blocks().all)
     if (const TakenBlock taken{block}) taken->give_back();
 }

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies of few bytes between ordinary host memory and a device, on a stream with nothing ahead: the calling thread moves them through a
-/// pinned block, in less time than others need to hear of it.
+/// Copies of few bytes between pageable memory and a device, on a stream with nothing ahead: the calling thread moves the bytes through a
+/// pinned block. That takes some microseconds, less than to wake a worker.
 #pragma once
 
-#include "copy/staging/stage.hpp"
+#include "copy/transfer.hpp"
+#include "stream/slots.hpp"
 
 #include <runnel/config.hpp>
 
-#include <optional>
-
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Does it, in some microseconds more than the moving takes, whatever other streams are at; ordinary memory may be reused, or read, on
-/// return. False where that cannot be: for more bytes, on a stream with work ahead, for memory that has to be looked at page by page, where
-/// no pinned memory is to be had, and where the device is not that quick. Ordinary memory is as it was then. `idle` is what is known of the
-/// stream, which is not being captured.
-[[nodiscard]] bool carried_at_once(Slot& slot, const Transfer& transfer, Side side, std::optional<bool>& idle, const char* operation);
-/// The pinned memory that such copies keep, but for what one is using.
-void give_back_kept_blocks() noexcept;
+enum class ShortCopy {
+  done,            ///< the bytes have been read from, or written to, the host's side
+  stream_is_busy,  ///< the stream has work ahead
+  not_possible,    ///< no pinned block is to be had, the memory needs a look at each page, or the device is too slow just now
+};
+/// Unless the copy is done, pageable memory is unchanged. How far other streams are makes no difference.
+/// Requires: the stream is not being captured, and its device is current; the transfer has at most short_copy_up_to bytes.
+[[nodiscard]] ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Side side, const char* operation);
+/// Gives the pinned blocks of such copies back to the pool, except those in use at this moment.
+void give_back_short_copy_blocks() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -48,7 +48,7 @@ TEST_F(Batch, MixesKindsOfMemory) {
   const std::vector<CopyOperation> up{copy_operation(a, ordinary), copy_operation(b, pinned), copy_operation(pinned_too, pinned),
                                       CopyOperation{nullptr, nullptr, 0}, copy_operation(c, pinned)};
   const CopyBatchResult result = copy_batch(stream, up);
-  EXPECT_EQ(result.direct + result.carried, 4U);
+  EXPECT_EQ(result.direct + result.staged + result.inlined, 4U);
   EXPECT_EQ(result.nothing, 1U);
   const std::vector<CopyOperation> down{copy_operation(back, a), CopyOperation{pinned.data(), b.data(), 500}};
   copy_batch(stream, down);

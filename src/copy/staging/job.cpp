@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "copy/streaming_copy.hpp"
+#include "copy/user_pages.hpp"
 
 #include <exception>
 #include <thread>
@@ -10,10 +11,10 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t parts_per_slot = 16;
+constexpr std::size_t parts_per_buffer = 16;
 constexpr std::size_t smallest_part = std::size_t{64} << 10;
-constexpr std::size_t streaming_from = std::size_t{8} << 20;    // copies to the host that no cache would keep for its reader
-constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // copies to the device whose source a cache may still have
+constexpr std::size_t streaming_from = std::size_t{8} << 20;    // to the host: no cache would keep so much for its reader
+constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // to the device: a cache may still hold that much of the source
 
 [[nodiscard]] unsigned char* destination_place(const Job& job, const Piece& piece) noexcept {
   return job.transfer.to + piece.row * job.transfer.to_pitch + piece.column;
@@ -22,30 +23,28 @@ constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // copies to the
   return job.transfer.from + piece.row * job.transfer.from_pitch + piece.column;
 }
 
-/// In rows, or in the bytes of the only row.
+/// How much of a piece is one part: bytes of a piece of one row, else rows.
 [[nodiscard]] std::size_t part_size(const Job& job, const Piece& piece) noexcept {
-  const std::size_t bytes = std::max(smallest_part, job.ring.slot_bytes / parts_per_slot);
+  const std::size_t bytes = std::max(smallest_part, job.ring.buffer_bytes / parts_per_buffer);
   return piece.rows == 1 ? bytes : std::max<std::size_t>(1, bytes / piece.bytes);
 }
 
-/// Whether these rows of user memory can be touched without the process being ended for it.
+/// Whether these rows of user memory can be touched. Touching what cannot be would end the process.
 [[nodiscard]] bool can_touch(Job& job, const Transfer& rows) noexcept {
   using Memory = Job::Memory;
-  const Purpose purpose = purpose_of(job.side);
+  const PageUse use = page_use(job.side);
   Memory memory = job.memory.load(std::memory_order_relaxed);
   if (memory == Memory::unseen) {
-    const HostBytes all = host_bytes(job.transfer, job.side, 0, job.transfer.height);
-    memory = surely_usable(all.begin, all.bytes, purpose) ? Memory::plain : Memory::doubtful;
+    const Range all = host_range(job.transfer, job.side, 0, job.transfer.height);
+    memory = are_surely_usable(all, use) ? Memory::plain : Memory::doubtful;
     job.memory.store(memory, std::memory_order_relaxed);
   }
-  for (std::size_t row = 0; memory == Memory::doubtful && row < rows.height; ++row) {
-    const HostBytes one = host_bytes(rows, job.side, row, 1);
-    if (!fetched(one.begin, one.bytes, purpose)) return false;
-  }
+  for (std::size_t row = 0; memory == Memory::doubtful && row < rows.height; ++row)
+    if (!populate_pages(host_range(rows, job.side, row, 1), use)) return false;
   return true;
 }
 
-/// For the stream's next synchronize.
+/// Keeps an exception for the stream's next synchronize().
 void keep_untouchable(const Job& job) noexcept {
   try {
     if (job.side == Side::to_device)
@@ -57,9 +56,10 @@ void keep_untouchable(const Job& job) noexcept {
   }
 }
 
-/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers: to user memory 89 instead of 48 GB/s; into slots from a
-/// source that is in no cache 38 instead of 61, but a tenth to a third more from one that is, since devices read such a slot faster.
-[[nodiscard]] bool past_caches(const Job& job) noexcept {
+/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers: to user memory 89 GB/s instead of 48. Into buffers from
+/// a source that is in no cache, 38 instead of 61; but from a source in the cache a tenth to a third more, since the device then reads the
+/// buffer faster.
+[[nodiscard]] bool writes_past_caches(const Job& job) noexcept {
   const std::size_t bytes = job.transfer.width * job.transfer.height;
   return job.side == Side::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
 }
@@ -67,22 +67,22 @@ void keep_untouchable(const Job& job) noexcept {
 void move(Job& job, Part part) noexcept {
   Piece piece = job.piece(part.piece);
   const std::size_t start = part_size(job, piece) * part.number;
-  unsigned char* slot = job.ring.slot(job.first_piece + part.piece);
+  unsigned char* buffer = job.ring.buffer(job.first_piece + part.piece);
   if (piece.rows == 1) {
-    slot += start;
+    buffer += start;
     piece.column += start;
     piece.bytes = std::min(part_size(job, piece), piece.bytes - start);
   } else {
-    slot += start * piece.bytes;
+    buffer += start * piece.bytes;
     piece.row += start;
     piece.rows = std::min(part_size(job, piece), piece.rows - start);
   }
   const Transfer rows = job.side == Side::to_device
-                            ? Transfer{slot, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows}
-                            : Transfer{destination_place(job, piece), job.transfer.to_pitch, slot, piece.bytes, piece.bytes, piece.rows};
+                            ? Transfer{buffer, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows}
+                            : Transfer{destination_place(job, piece), job.transfer.to_pitch, buffer, piece.bytes, piece.bytes, piece.rows};
   if (!can_touch(job, rows))
     keep_untouchable(job);
-  else if (rows.height == 1 && past_caches(job))
+  else if (rows.height == 1 && writes_past_caches(job))
     copy_streaming(rows.to, rows.from, rows.width);
   else
     move_rows(rows);
@@ -92,13 +92,31 @@ void move(Job& job, Part part) noexcept {
 
 Job::Job(Slot& of, Side towards, const Transfer& what, Ring& through)
     : stream{of}, stream_id{of.id.load(std::memory_order_relaxed)}, side{towards}, transfer{what}, ring{through} {
-  if (transfer.width > ring.slot_bytes)
-    pieces_per_row = (transfer.width + ring.slot_bytes - 1) / ring.slot_bytes;
+  if (transfer.width > ring.buffer_bytes)
+    pieces_per_row = (transfer.width + ring.buffer_bytes - 1) / ring.buffer_bytes;
   else
-    rows_per_piece = std::min(ring.slot_bytes / transfer.width, transfer.height);
+    rows_per_piece = std::min(ring.buffer_bytes / transfer.width, transfer.height);
   count = static_cast<std::uint32_t>(pieces_per_row > 1 ? transfer.height * pieces_per_row
                                                         : (transfer.height + rows_per_piece - 1) / rows_per_piece);
   open.store(count + 1, std::memory_order_relaxed);
+}
+
+Piece Job::piece(std::uint32_t index) const noexcept {
+  if (pieces_per_row > 1) {
+    const std::size_t column = index % pieces_per_row * ring.buffer_bytes;
+    return {index / pieces_per_row, 1, column, std::min(ring.buffer_bytes, transfer.width - column)};
+  }
+  const std::size_t row = index * rows_per_piece;
+  return {row, std::min(rows_per_piece, transfer.height - row), 0, transfer.width};
+}
+
+bool Job::is_claimable() const noexcept {
+  if (claimed >= enqueued.load(std::memory_order_acquire)) return false;
+  const std::uint64_t next = first_piece + claimed;
+  if (side == Side::to_host) return ring.filled(next).has_reached(Ring::use_of(next));
+  // The stream may never come to a cancelled job, and yet wait for its bytes. An earlier use of the buffer has to be over all the same.
+  const bool is_started = ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
+  return is_started && ring.emptied(next).has_reached(Ring::use_of(next) - 1);
 }
 
 std::uint32_t part_count(const Job& job, const Piece& piece) noexcept {
@@ -119,10 +137,10 @@ void cancel(Job& job) noexcept {
 
 backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {
   const Piece piece = job.piece(index);
-  unsigned char* const slot = job.ring.slot(job.first_piece + index);
+  unsigned char* const buffer = job.ring.buffer(job.first_piece + index);
   const bool to_device = job.side == Side::to_device;
-  void* const to = to_device ? destination_place(job, piece) : slot;
-  const void* const from = to_device ? slot : source_place(job, piece);
+  void* const to = to_device ? destination_place(job, piece) : buffer;
+  const void* const from = to_device ? buffer : source_place(job, piece);
   if (piece.rows == 1) return backend::copy_async(to, from, piece.bytes, stream);
   return backend::copy_2d_async(to, to_device ? job.transfer.to_pitch : piece.bytes, from,
                                 to_device ? piece.bytes : job.transfer.from_pitch, piece.bytes, piece.rows, stream);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One staged copy: how it is cut, and the moving of its parts between user memory and the slots of a ring.
+/// One staged copy: how it is cut into pieces, and how the parts of a piece are moved between user memory and the buffers of a ring.
 #pragma once
 
 #include "copy/staging/ring.hpp"
-#include "copy/staging/stage.hpp"
+#include "copy/transfer.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -16,12 +17,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Rows, or a part of one row where a row is larger than a slot.
+/// What goes through a buffer at once: whole rows, or a part of one row where a row is larger than a buffer.
 struct Piece {
   std::size_t row, rows, column, bytes;  // `bytes` of each row
 };
 
-/// What a worker moves at a time: part `number` of a piece, between user memory and the piece's slot, where rows lie end to end.
+/// What a worker moves at once: part `number` of a piece. In the buffer the rows of a piece lie end to end.
 struct Part {
   std::uint32_t piece;
   std::uint32_t number;
@@ -32,53 +33,41 @@ struct Job {
 
   Slot& stream;
   const std::uint64_t stream_id;
-  const std::uint64_t label = host_function_label;  // of what the copy's failure would be
+  const std::uint64_t label = host_function_label;  // goes with an exception of the copy
   const Side side;
   const Transfer transfer;
   Ring& ring;
   std::size_t rows_per_piece = 1;
   std::size_t pieces_per_row = 1;  // more than 1 where a row is cut
-  std::uint32_t count = 0;
-  std::uint32_t number = 0;  // within its ring, as is:
-  std::uint64_t first_piece = 0;
+  std::uint32_t count = 0;         // of pieces
+  std::uint32_t number = 0;        // of the job within its ring
+  std::uint64_t first_piece = 0;   // its number within the ring
 
-  std::atomic<std::uint32_t> enqueued{0};  // pieces that the stream knows of: workers go no further
-  std::uint32_t claimed = 0;               // the first piece with parts that nobody has claimed; guarded by StagingWorkers::lock_,
-  std::uint32_t claimed_parts = 0;         // and how many of its parts are claimed
-  std::atomic<std::uint32_t> open{1};      // pieces not yet moved, and 1 for the enqueueing thread
-  std::atomic<bool> cancelled{false};      // a call failed: user memory must not be touched any more
+  // Guarded by StagingWorkers::lock_.
+  std::uint32_t claimed = 0;        // the first piece with parts that no worker has claimed
+  std::uint32_t claimed_parts = 0;  // of that piece
+
+  std::atomic<std::uint32_t> enqueued{0};  // pieces that the stream knows of; workers claim no others
+  std::atomic<std::uint32_t> open{1};      // pieces not yet moved, and 1 for the thread that enqueues
+  std::atomic<bool> cancelled{false};      // a runtime call failed: no thread may touch user memory any more
   std::atomic<int> moving{0};              // parts that are being moved
-  bool finishes = true;                    // for the host: whether the stream may wait for the end; false once cancelled before that
+  bool finishes = true;                    // to the host: whether the stream may wait for the job's end
   enum class Memory { unseen, plain, doubtful };
-  std::atomic<Memory> memory{Memory::unseen};  // of the user's: doubtful is looked at again before each part
+  std::atomic<Memory> memory{Memory::unseen};  // the user's; doubtful memory is looked at again before each part
 
-  [[nodiscard]] Piece piece(std::uint32_t index) const noexcept {
-    if (pieces_per_row > 1) {
-      const std::size_t column = index % pieces_per_row * ring.slot_bytes;
-      return {index / pieces_per_row, 1, column, std::min(ring.slot_bytes, transfer.width - column)};
-    }
-    const std::size_t row = index * rows_per_piece;
-    return {row, std::min(rows_per_piece, transfer.height - row), 0, transfer.width};
-  }
-  /// Whether a worker can move a part of the next piece now. StagingWorkers::lock_ is held.
-  [[nodiscard]] bool claimable() const noexcept {
-    if (claimed >= enqueued.load(std::memory_order_acquire)) return false;
-    const std::uint64_t piece = first_piece + claimed;
-    if (side == Side::to_host) return ring.filled(piece).reached(Ring::use_of(piece));
-    // A cancelled job may never be started, but the stream may wait for its bytes. The slot's earlier use comes first all the same.
-    const bool started = ring.started().reached(number) || cancelled.load(std::memory_order_relaxed);
-    return started && ring.emptied(piece).reached(Ring::use_of(piece) - 1);
-  }
+  [[nodiscard]] Piece piece(std::uint32_t index) const noexcept;
+  /// Whether a worker can move a part of the next piece now. Requires: StagingWorkers::lock_ is held.
+  [[nodiscard]] bool is_claimable() const noexcept;
 };
 using JobPtr = std::shared_ptr<Job>;
 
-/// How many parts a piece has: of rows, or of the bytes of its only row.
+/// How many parts a piece has.
 [[nodiscard]] std::uint32_t part_count(const Job& job, const Piece& piece) noexcept;
-/// The workers' part. What cannot be touched is kept as a failure for the stream's next synchronize.
+/// Moves one part between user memory and its buffer. If the memory cannot be touched, the stream's next synchronize() throws.
 void move_unless_cancelled(Job& job, Part part) noexcept;
-/// On the return nobody touches user memory any more, which the caller's caller may free while he handles the exception.
+/// After the return no thread touches the user's memory: the caller may free it while it handles the exception.
 void cancel(Job& job) noexcept;
-/// The stream's part: between the device and the piece's slot.
+/// Enqueues the copy of a piece between its buffer and the device.
 [[nodiscard]] backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -20,10 +20,10 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-// A piece costs the stream about 10 us beside its copy (a wait, a write, and the gap around them), so that small pieces are slow; but
-// a large one would be long in the filling. So pieces are large, and several workers move the parts of one.
-constexpr std::size_t smallest_slot = std::size_t{512} << 10;
-// Three commands each, of the some thousand that CUDA's channels hold.
+// A piece costs the stream about 10 us beside its copy (a wait, a write, and the gaps around them), so small pieces are slow. One thread
+// would fill a large piece slowly. So pieces are large, and several workers move the parts of one.
+constexpr std::size_t smallest_buffer = std::size_t{512} << 10;
+// A piece is three commands, and a channel of CUDA holds about a thousand.
 constexpr std::size_t most_pieces = 256;
 
 constexpr std::size_t most_workers = 64;
@@ -35,7 +35,6 @@ constexpr std::size_t most_workers = 64;
 
 }  // namespace
 
-// Never destroyed: a copy may be staged as late as statics die.
 StagingRings& staging_rings() { return immortal<StagingRings>(); }
 
 void StagingRings::fill_in_options() {
@@ -45,7 +44,7 @@ void StagingRings::fill_in_options() {
   o.workers = std::min(o.workers, static_cast<int>(most_workers));
   if (o.chunk == 0) o.chunk = from_environment("RUNNEL_STAGING_CHUNK");
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
-  o.chunk = std::clamp(o.chunk, smallest_slot, std::size_t{1} << 30);
+  o.chunk = std::clamp(o.chunk, smallest_buffer, std::size_t{1} << 30);
   if (o.memory == 0) o.memory = from_environment("RUNNEL_STAGING_MEMORY");
   if (o.memory == 0) o.memory = std::size_t{512} << 20;
   options_ = o;
@@ -71,19 +70,20 @@ StagingOptions StagingRings::options() {
   return *options_;
 }
 
-/// The stream's own ring, or else the smallest unused one that is large enough. That the workers are done is not enough: the stream
-/// before may still have to read the slots, and the next one would wait, perhaps in the same channel, for values behind it.
-Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t slot_bytes) {
+/// The stream's own ring, else the smallest unused one whose buffers are large enough, else null. It is not enough that the workers are
+/// done with a ring: its last stream may still have to read the buffers, and the next stream would wait behind that, perhaps for good where
+/// both share a hardware channel.
+Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t buffer_bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
-    if (ring->data == nullptr || ring->slot_bytes < slot_bytes || ring->given_up.load(std::memory_order_acquire)) continue;
+    if (ring->data == nullptr || ring->buffer_bytes < buffer_bytes || ring->given_up.load(std::memory_order_acquire)) continue;
     if (ring->owner == owner) return ring.get();
-    if (ring->unused() && (best == nullptr || ring->slot_bytes < best->slot_bytes)) best = ring.get();
+    if (ring->is_unused() && (best == nullptr || ring->buffer_bytes < best->buffer_bytes)) best = ring.get();
   }
   return best;
 }
 
-Ring& StagingRings::make_ring(std::size_t slot_bytes, const char* operation) {
+Ring& StagingRings::make_ring(std::size_t buffer_bytes, const char* operation) {
   const RelaxedCapture relaxed;
   const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
@@ -94,40 +94,43 @@ Ring& StagingRings::make_ring(std::size_t slot_bytes, const char* operation) {
     ring = rings_.emplace_back(std::make_unique<Ring>(static_cast<std::uint32_t*>(values))).get();
   }
   void* data = nullptr;
-  check(backend::malloc_host(data, slot_bytes * slots_per_ring), operation);
+  check(backend::malloc_host(data, buffer_bytes * buffers_per_ring), operation);
   ring->data = static_cast<unsigned char*>(data);
-  ring->slot_bytes = slot_bytes;
-  pinned_ += slot_bytes * slots_per_ring;
+  ring->buffer_bytes = buffer_bytes;
+  pinned_ += buffer_bytes * buffers_per_ring;
   return *ring;
 }
 
-/// In powers of 2, so that rings can serve many.
-std::size_t StagingRings::slot_bytes_for(std::size_t bytes) const {
-  std::size_t slot = smallest_slot;
+/// A power of 2, so that a ring can serve many copies.
+std::size_t StagingRings::buffer_bytes_for(std::size_t bytes) const {
+  std::size_t buffer = smallest_buffer;
   // A sixteenth of the copy, so that the device starts early.
-  while (slot * 2 <= options_->chunk && slot * 16 < bytes) slot *= 2;
-  // Not more pieces than a stream takes at once: whoever tells it more is held until it gets on. One ring may be half of all memory.
-  while (slot * most_pieces < bytes && slot * 2 * slots_per_ring <= options_->memory / 2) slot *= 2;
-  return slot;
+  while (buffer * 2 <= options_->chunk && buffer * 16 < bytes) buffer *= 2;
+  // At most so many pieces as a channel takes at once, because a full channel holds the caller. One ring may be half of all memory.
+  while (buffer * most_pieces < bytes && buffer * 2 * buffers_per_ring <= options_->memory / 2) buffer *= 2;
+  return buffer;
+}
+
+void StagingRings::start_workers(const char* operation) {
+  if (started_) return;
+  fill_in_options();
+  if (!staging_workers().start(options_->workers))
+    throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");
+  started_ = true;
 }
 
 Ring& StagingRings::ring_for(const Slot& slot, std::size_t bytes, const char* operation) {
   const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
   const std::lock_guard lock{mutex_};
-  if (!started_) {
-    fill_in_options();
-    if (!staging_workers().start(options_->workers))
-      throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");
-    started_ = true;
+  start_workers(operation);
+  std::size_t buffer_bytes = buffer_bytes_for(bytes);
+  Ring* ring = find_ring(id, buffer_bytes);
+  // Above the limit a stream gets smaller buffers, if need be the smallest: slower, but it never waits for another stream.
+  while (ring == nullptr && buffer_bytes > smallest_buffer && pinned_ + buffer_bytes * buffers_per_ring > options_->memory) {
+    buffer_bytes /= 2;
+    ring = find_ring(id, buffer_bytes);
   }
-  std::size_t slot_bytes = slot_bytes_for(bytes);
-  Ring* ring = find_ring(id, slot_bytes);
-  // Over the limit a stream gets a smaller ring, if need be the smallest: slower, but never stuck behind another stream.
-  while (ring == nullptr && slot_bytes > smallest_slot && pinned_ + slot_bytes * slots_per_ring > options_->memory) {
-    slot_bytes /= 2;
-    ring = find_ring(id, slot_bytes);
-  }
-  if (ring == nullptr) ring = &make_ring(slot_bytes, operation);
+  if (ring == nullptr) ring = &make_ring(buffer_bytes, operation);
   ring->owner = id;
   ring->active.fetch_add(1, std::memory_order_acq_rel);
   return *ring;
@@ -138,9 +141,9 @@ void StagingRings::trim() {
   {
     const std::lock_guard lock{mutex_};
     for (const auto& ring : rings_) {
-      if (ring->data == nullptr || !ring->unused()) continue;
+      if (ring->data == nullptr || !ring->is_unused()) continue;
       unused.push_back(std::exchange(ring->data, nullptr));
-      pinned_ -= ring->slot_bytes * slots_per_ring;
+      pinned_ -= ring->buffer_bytes * buffers_per_ring;
     }
   }
   if (unused.empty()) return;
@@ -154,7 +157,7 @@ void set_staging_options(const StagingOptions& options) { detail::staging_rings(
 StagingOptions staging_options() { return detail::staging_rings().options(); }
 void trim_staging() {
   detail::enter("trim staging memory");
-  detail::give_back_kept_blocks();
+  detail::give_back_short_copy_blocks();
   detail::staging_rings().trim();
 }
 

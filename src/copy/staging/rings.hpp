@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The rings of all streams, and the options by which they and the workers are made.
+/// The rings of all streams, and the options that they and the workers are made with.
 #pragma once
 
 #include "copy/staging/ring.hpp"
@@ -20,16 +20,17 @@ class StagingRings {
  public:
   void configure(const StagingOptions& options);
   [[nodiscard]] StagingOptions options();
-  /// One for the stream's next copy, counted as active. The first call starts the workers.
+  /// A ring for the stream's next copy, with one more active job. The first call starts the workers.
   [[nodiscard]] Ring& ring_for(const Slot& slot, std::size_t bytes, const char* operation);
-  /// Frees those that nobody uses.
+  /// Frees the buffers of unused rings.
   void trim();
 
  private:
   void fill_in_options();
-  [[nodiscard]] std::size_t slot_bytes_for(std::size_t bytes) const;
-  [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t slot_bytes);
-  [[nodiscard]] Ring& make_ring(std::size_t slot_bytes, const char* operation);
+  void start_workers(const char* operation);
+  [[nodiscard]] std::size_t buffer_bytes_for(std::size_t bytes) const;
+  [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t buffer_bytes);
+  [[nodiscard]] Ring& make_ring(std::size_t buffer_bytes, const char* operation);
 
   std::mutex mutex_;  // guards the rest
   std::optional<StagingOptions> options_;

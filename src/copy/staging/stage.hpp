@@ -1,38 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies between ordinary host memory and a device that do not hold the caller.
+/// Copies between pageable memory and a device that do not hold the caller.
 ///
-/// At the call everything is enqueued on the caller's own stream: for each piece, a wait for a value, the copy between the device and a
-/// slot of a pinned ring, a write of a value. Workers move the bytes between slots and user memory, and read and set the values; they
-/// never call the runtime. Nothing that a stream waits for here depends on work enqueued later, on any stream:
-/// a ring belongs to one stream at a time, so its slots become free by that stream's own earlier pieces and by the workers alone, and
-/// workers never wait for one stream's values while another stream's piece could be moved.
-/// A worker reads the source only after the stream has come to the copy, since earlier work of the stream may write it.
+/// At the call everything is enqueued on the caller's own stream. For each piece these are: a wait for a value, the copy between the device
+/// and a buffer of a pinned ring, a write of a value. Workers move the bytes between buffers and user memory, and read and set the values.
+/// Workers never call the runtime.
+///
+/// Nothing that a stream waits for here depends on work that is enqueued later on any stream. A ring belongs to one stream at a time, so
+/// its buffers become free by earlier pieces of that stream and by the workers alone. And a worker never waits for the values of one stream
+/// while it could move a piece of another.
+///
+/// A worker reads the source only after the stream has come to the copy, since earlier work of the stream may write the source.
 #pragma once
 
-#include "copy/host_move.hpp"
+#include "copy/transfer.hpp"
 #include "stream/slots.hpp"
 
-#include <runnel/copy.hpp>
+#include <runnel/config.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-enum class Side { to_device, to_host };
-/// What is done to the host's side.
-[[nodiscard]] inline Purpose purpose_of(Side side) noexcept { return side == Side::to_device ? Purpose::reading : Purpose::writing; }
-
-/// The bytes of host memory that some rows of a transfer span.
-struct HostBytes {
-  const void* begin;
-  std::size_t bytes;
-};
-[[nodiscard]] inline HostBytes host_bytes(const Transfer& t, Side side, std::size_t first_row, std::size_t rows) noexcept {
-  const unsigned char* const begin = side == Side::to_device ? t.from : t.to;
-  const std::size_t pitch = side == Side::to_device ? t.from_pitch : t.to_pitch;
-  return {begin + first_row * pitch, (rows - 1) * pitch + t.width};
-}
-
-/// Enqueues the transfer; the host side is ordinary memory. The stream's device is current if its handle needs that.
-/// `idle`: the stream has been seen to have nothing ahead, so that the source may be read at once.
-void stage(Slot& slot, const Transfer& transfer, Side side, bool idle, const char* operation);
+/// Enqueues the transfer. `may_read_now`: the stream has nothing ahead, so that workers may read the source at once.
+/// Requires: the host's side is pageable memory, or pinned in parts; the stream's device is current.
+void stage(Slot& slot, const Transfer& transfer, Side side, bool may_read_now, const char* operation);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -8,6 +8,7 @@
 #include <runnel/config.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 
@@ -15,21 +16,31 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 class StagingWorkers {
  public:
-  /// Starts as many threads, or as many of them as there are to be had; they stay until the process ends. False if there is none at all.
+  /// Starts `count` threads, or as many as the system has; they run until the process ends. False if there is none at all.
   [[nodiscard]] bool start(int count) noexcept;
   void add(const JobPtr& job);
-  /// One of the job's pieces is moved, or its enqueueing is over; the last of all closes it.
-  void count_down(const JobPtr& job);
-  /// There may be something to do: one more worker looks.
+  /// One of the job's pieces is moved, or all of them are enqueued. The last call closes the job.
+  void finish_one(const JobPtr& job);
+  /// Wakes one worker, if one sleeps: there may be something to do.
   void rouse();
 
  private:
+  /// What a worker found when it looked.
+  struct Found {
+    JobPtr job;  // null: there is nothing to move now
+    Part part{};
+    bool watches = false;  // this worker is the one that keeps looking
+  };
   void work();
+  [[nodiscard]] Found look();
   [[nodiscard]] JobPtr claim(Part& part);
+  void move_part(const JobPtr& job, Part part);
+  void watch(std::chrono::steady_clock::duration unsuccessful);
+  void sleep(std::uint32_t seen);
 
-  SpinLock lock_;                         // held for some loads: workers must not sleep over it
+  SpinLock lock_;                         // held for a few loads, so that no worker sleeps over it
   std::deque<JobPtr> jobs_;               // in the order of submission
-  bool watched_ = false;                  // one worker looks for what devices change
+  bool is_watched_ = false;               // a worker keeps looking at the values that devices change
   std::atomic<std::uint32_t> signal_{0};  // changes when there may be something to do
   std::atomic<int> sleepers_{0};
 };

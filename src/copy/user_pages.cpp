@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "copy/host_move.hpp"
+#include "copy/user_pages.hpp"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -33,58 +32,44 @@ struct MappingQuery {
 };
 static_assert(sizeof(MappingQuery) == 104);
 
+[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+
 enum class Mapping { unknown, refused, file, plain };
 
 /// The least favourable of the mappings that the range lies in.
-[[nodiscard]] Mapping mapping_of(std::uintptr_t begin, std::uintptr_t end, Purpose purpose) noexcept {
+[[nodiscard]] Mapping mapping_of(Range range, PageUse use) noexcept {
   static const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   Mapping least = Mapping::plain;
-  while (begin < end) {
+  const std::uintptr_t end = address_of(range.begin) + range.bytes;
+  for (std::uintptr_t begin = address_of(range.begin); begin < end;) {
     MappingQuery query;
     query.query_address = begin;
     if (ioctl(maps, _IOWR('f', 17, MappingQuery), &query) != 0) return errno == ENOENT ? Mapping::refused : Mapping::unknown;
-    if ((query.flags & (purpose == Purpose::reading ? 1U : 2U)) == 0) return Mapping::refused;
+    if ((query.flags & (use == PageUse::read ? 1U : 2U)) == 0) return Mapping::refused;
     if (query.inode != 0) least = Mapping::file;
     begin = query.end;
   }
   return least;
 }
 
-[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
-
 }  // namespace
 
-Transfer flattened(Transfer t) noexcept {
-  if (t.to_pitch == t.width && t.from_pitch == t.width) {
-    t.width *= t.height;
-    t.to_pitch = t.from_pitch = t.width;
-    t.height = 1;
-  }
-  return t;
-}
-
-void move_rows(const Transfer& t) noexcept {
-  const Transfer rows = flattened(t);
-  for (std::size_t row = 0; row < rows.height; ++row)
-    std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
-}
-
-bool surely_usable(const void* begin, std::size_t bytes, Purpose purpose) noexcept {
-  const Mapping found = mapping_of(address_of(begin), address_of(begin) + bytes, purpose);
+bool are_surely_usable(Range range, PageUse use) noexcept {
+  const Mapping found = mapping_of(range, use);
   return found == Mapping::plain || found == Mapping::unknown;
 }
 
-bool fetched(const void* begin, std::size_t bytes, Purpose purpose) noexcept {
+bool populate_pages(Range range, PageUse use) noexcept {
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const std::uintptr_t first = address_of(begin) / page * page;
-  const std::uintptr_t end = (address_of(begin) + bytes + page - 1) / page * page;
-  if (mapping_of(address_of(begin), address_of(begin) + bytes, purpose) == Mapping::refused) return false;
+  const std::uintptr_t first = address_of(range.begin) / page * page;
+  const std::uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
+  if (mapping_of(range, use) == Mapping::refused) return false;
   constexpr int populate_read = 22, populate_write = 23;  // MADV_POPULATE_READ and _WRITE: Linux 5.14
-  const int advice = purpose == Purpose::reading ? populate_read : populate_write;
+  const int advice = use == PageUse::read ? populate_read : populate_write;
   for (;;) {
     if (madvise(reinterpret_cast<void*>(first), end - first, advice) == 0) return true;
     if (errno == EINTR || errno == EAGAIN) continue;
-    return errno == EINVAL;  // a device's memory, or an older system: nothing is known against it
+    return errno == EINVAL;  // memory of a device, or an older system: nothing speaks against the page
   }
 }
 

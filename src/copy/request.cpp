@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "copy/request.hpp"
+
+#include "base/check.hpp"
+#include "memory/facts.hpp"
+
+#include <cstdint>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+/// Whether any row of one side shares bytes with a row of the other side. Requires: at least one row.
+[[nodiscard]] bool sides_overlap(const Transfer& t) noexcept {
+  const auto to = reinterpret_cast<std::uintptr_t>(t.to);
+  const auto from = reinterpret_cast<std::uintptr_t>(t.from);
+  const std::uintptr_t to_end = to + t.to_pitch * (t.height - 1) + t.width;
+  const std::uintptr_t from_end = from + t.from_pitch * (t.height - 1) + t.width;
+  if (to_end <= from || from_end <= to) return false;
+  // The ranges meet, but the rows may lie beside each other, as two blocks of columns of one matrix do.
+  for (std::size_t i = 0, j = 0; i < t.height && j < t.height;) {
+    const std::uintptr_t to_row = to + i * t.to_pitch;
+    const std::uintptr_t from_row = from + j * t.from_pitch;
+    if (to_row + t.width <= from_row)
+      ++i;
+    else if (from_row + t.width <= to_row)
+      ++j;
+    else
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void validate(const CopyRequest& request, const char* operation) {
+  const Transfer& t = request.transfer;
+  if (t.width == 0 || t.height == 0) return;
+  require_rows(t.to, t.to_pitch, t.width, t.height, operation);
+  require_rows(t.from, t.from_pitch, t.width, t.height, operation);
+  if (!is_empty(request) && sides_overlap(t)) throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
+}
+
+void validate(const FillRequest& request, const char* operation) {
+  if (!is_empty(request)) require_rows(request.to, request.pitch, request.width, request.height, operation);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

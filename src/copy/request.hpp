@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a caller asks for, as data. Flat copies, pitched copies, operations of a batch and fills all become a request, and go the same way:
+/// validate(), choose_route(), run().
+#pragma once
+
+#include "copy/transfer.hpp"
+
+#include <runnel/copy.hpp>
+#include <runnel/memory_kind.hpp>
+
+#include <cstddef>
+#include <optional>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct CopyRequest {
+  Transfer transfer;
+  std::optional<MemoryKind> to_kind;    // where the caller knows it
+  std::optional<MemoryKind> from_kind;  // likewise
+  Pageable policy;
+};
+
+/// `element_bytes` bytes, again and again, in each of `height` rows of `width` bytes. Requires: width is a multiple of element_bytes.
+struct FillRequest {
+  unsigned char* to;
+  std::size_t pitch;
+  std::size_t width;
+  std::size_t height;
+  const unsigned char* element;
+  std::size_t element_bytes;
+  std::optional<MemoryKind> to_kind;  // where the caller knows it
+};
+
+/// Whether there is nothing to do: no bytes, or the same bytes on both sides.
+[[nodiscard]] inline bool is_empty(const CopyRequest& request) noexcept {
+  const Transfer& t = request.transfer;
+  return t.width == 0 || t.height == 0 || (t.to == t.from && t.to_pitch == t.from_pitch && t.to != nullptr);
+}
+[[nodiscard]] inline bool is_empty(const FillRequest& request) noexcept { return request.width == 0 || request.height == 0; }
+
+/// @throws errc::invalid_argument for null, a pitch below the width, a range that does not fit an address, sides that overlap in part
+void validate(const CopyRequest& request, const char* operation);
+void validate(const FillRequest& request, const char* operation);
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

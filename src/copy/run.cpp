@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "copy/run.hpp"
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "copy/short_copy.hpp"
+#include "copy/staging/stage.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/idle.hpp"
+#include "stream/stream_device.hpp"
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+[[nodiscard]] Side side_of(Facts& facts) { return is_host(facts.to_kind()) ? Side::to_host : Side::to_device; }
+
+[[nodiscard]] backend::status call_runtime(const Transfer& t, native::stream stream) noexcept {
+  return t.height == 1 ? backend::copy_async(t.to, t.from, t.width, stream)
+                       : backend::copy_2d_async(t.to, t.to_pitch, t.from, t.from_pitch, t.width, t.height, stream);
+}
+
+/// False if the runtime refused the memory. Runtimes refuse a range that begins in one registration and ends outside it.
+[[nodiscard]] bool try_direct(const CopyRequest& request, Facts& facts) {
+  const backend::status s = call_runtime(request.transfer, facts.slot().handle);
+  if (s == backend::ok) return true;
+  if (backend::classify(s) != errc::invalid_argument) throw_status(s, facts.operation());
+  backend::forget_error(s);
+  facts.note_direct_failed();
+  return false;
+}
+
+[[nodiscard]] std::optional<CopyResult> run_direct(const CopyRequest& request, Facts& facts) {
+  if (facts.runtime_takes_any_memory()) {
+    facts.note_uses();
+  } else {
+    reach_devices(request, facts);
+    if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.slot(), request.transfer.bytes(), facts.operation());
+    if (facts.may_be_pinned_in_parts()) return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
+  }
+  check(call_runtime(request.transfer, facts.slot().handle), facts.operation());
+  return CopyResult::direct;
+}
+
+[[nodiscard]] CopyResult run_peer(const CopyRequest& request, Facts& facts) {
+  const Transfer& t = request.transfer;
+  PointerInfo to{MemoryKind::pageable, Device{0}};
+  PointerInfo from = to;
+  check(backend::pointer_info(to, t.to), facts.operation());
+  check(backend::pointer_info(from, t.from), facts.operation());
+  for (std::size_t row = 0; row < t.height; ++row)
+    check(backend::copy_peer_async(t.to + row * t.to_pitch, to.device.ordinal(), t.from + row * t.from_pitch, from.device.ordinal(),
+                                   t.width, facts.slot().handle),
+          facts.operation());
+  return CopyResult::direct;
+}
+
+[[nodiscard]] std::optional<CopyResult> run_short(const CopyRequest& request, Facts& facts) {
+  reach_devices(request, facts);
+  const ShortCopy outcome = try_short_copy(facts.slot(), request.transfer, side_of(facts), facts.operation());
+  if (outcome == ShortCopy::done) return CopyResult::inlined;
+  if (outcome == ShortCopy::stream_is_busy) facts.note_idle(false);
+  facts.note_short_copy_failed();
+  return std::nullopt;
+}
+
+[[nodiscard]] CopyResult run_staged(const CopyRequest& request, Facts& facts) {
+  reach_devices(request, facts);
+  const Side side = side_of(facts);
+  // A stream with nothing ahead lets the workers read the source at once.
+  const bool may_read_now = side == Side::to_device && facts.is_idle();
+  stage(facts.slot(), request.transfer, side, may_read_now, facts.operation());
+  return CopyResult::staged;
+}
+
+[[nodiscard]] CopyResult run_blocked(const CopyRequest& request, Facts& facts) {
+  check(call_runtime(request.transfer, facts.slot().handle), facts.operation());
+  if (facts.runtime_takes_any_memory()) check(backend::stream_synchronize(facts.slot().handle), facts.operation());
+  return CopyResult::blocked;
+}
+
+[[noreturn]] void refuse(Route route, Facts& facts) {
+  if (route == Route::refused_by_policy)
+    throw_error(errc::not_permitted, facts.operation(),
+                "one side is pageable memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
+  throw_error(errc::capture, facts.operation(),
+              "the host moves the bytes once, at the call, which a graph cannot repeat: use PinnedBuffer and device memory, or "
+              "Pageable::block, with which the driver holds whoever launches the graph");
+}
+
+}  // namespace
+
+void reach_devices(const CopyRequest& request, Facts& facts) {
+  if (single_device()) return;
+  if (facts.to_kind() == MemoryKind::device) reach(facts.slot().device, request.transfer.to, facts.operation());
+  if (facts.from_kind() == MemoryKind::device) reach(facts.slot().device, request.transfer.from, facts.operation());
+}
+
+std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts) {
+  switch (route) {
+    case Route::nothing:
+      return CopyResult::nothing;
+    case Route::direct:
+      return run_direct(request, facts);
+    case Route::peer:
+      return run_peer(request, facts);
+    case Route::driver_reads:
+      reach_devices(request, facts);
+      return try_direct(request, facts) ? std::optional{CopyResult::inlined} : std::nullopt;
+    case Route::short_copy:
+      return run_short(request, facts);
+    case Route::staged:
+      return run_staged(request, facts);
+    case Route::host_function:
+      Access::ref(&facts.slot(), facts.stream_id()).launch_host_func([transfer = request.transfer] { move_rows(transfer); });
+      return CopyResult::staged;
+    case Route::blocked:
+      return run_blocked(request, facts);
+    case Route::seeded:  // fills only
+    case Route::refused_by_policy:
+    case Route::refused_in_capture:
+      break;
+  }
+  refuse(route, facts);
+}
+
+CopyResult enqueue_copy(const CopyRequest& request, Facts& facts) {
+  for (;;)
+    if (const std::optional<CopyResult> done = run(choose_route(request, facts), request, facts)) return *done;
+}
+
+CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
+  enter(operation);
+  Slot& slot = live_slot(stream);
+  require_own_thread(slot, operation);
+  validate(request, operation);
+  if (is_empty(request)) return CopyResult::nothing;
+  // Memory that a stream allocated is reached only with that stream's device current (CUDA, stream-ordered allocator).
+  const ScopedDevice on{slot.device, operation};
+  CopyRequest valid = request;
+  valid.transfer = flattened(request.transfer);
+  StreamFacts of_stream{slot, operation};
+  Facts facts{of_stream, valid};
+  return enqueue_copy(valid, facts);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rows of bytes from one place to another: what every copy comes down to.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <cstddef>
+#include <cstring>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// `height` rows of `width` bytes. Row i starts i * pitch bytes behind the first one, on each side.
+struct Transfer {
+  unsigned char* to;
+  std::size_t to_pitch;
+  const unsigned char* from;
+  std::size_t from_pitch;
+  std::size_t width;
+  std::size_t height;
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return width * height; }
+};
+
+/// The same transfer, as a single row if the rows lie end to end on both sides.
+[[nodiscard]] inline Transfer flattened(Transfer t) noexcept {
+  if (t.to_pitch == t.width && t.from_pitch == t.width) {
+    t.width *= t.height;
+    t.to_pitch = t.from_pitch = t.width;
+    t.height = 1;
+  }
+  return t;
+}
+
+/// Copies the bytes in the calling thread. Requires: both sides are host memory.
+inline void move_rows(const Transfer& transfer) noexcept {
+  const Transfer rows = flattened(transfer);
+  for (std::size_t row = 0; row < rows.height; ++row)
+    std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
+}
+
+/// Which way a transfer between host and device goes.
+enum class Side { to_device, to_host };
+
+/// The bytes of memory from the first row's begin to the last row's end, gaps between rows included.
+struct Range {
+  const void* begin;
+  std::size_t bytes;
+};
+[[nodiscard]] inline Range range_of_rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t height) noexcept {
+  return {begin, pitch * (height - 1) + width};
+}
+/// The host's range of some rows of a transfer.
+[[nodiscard]] inline Range host_range(const Transfer& t, Side side, std::size_t first_row, std::size_t rows) noexcept {
+  return side == Side::to_device ? range_of_rows(t.from + first_row * t.from_pitch, t.from_pitch, t.width, rows)
+                                 : range_of_rows(t.to + first_row * t.to_pitch, t.to_pitch, t.width, rows);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

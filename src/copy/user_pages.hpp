@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the system says of a user's pages before a thread of the library touches them. Touching a page behind the end of a truncated
+/// file, or one without the right to, would end the process.
+#pragma once
+
+#include "copy/transfer.hpp"
+
+#include <runnel/config.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+enum class PageUse { read, write };
+/// What a copy does to the host's pages.
+[[nodiscard]] inline PageUse page_use(Side side) noexcept { return side == Side::to_device ? PageUse::read : PageUse::write; }
+
+/// True if no file is behind the pages and they all may be used so; true also where the system cannot say (before Linux 6.11).
+/// Takes about a microsecond.
+[[nodiscard]] bool are_surely_usable(Range range, PageUse use) noexcept;
+/// Has the system bring each page in. False if one cannot be used so.
+[[nodiscard]] bool populate_pages(Range range, PageUse use) noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README's table of routes has each enumerator of Route, in its order, and no other; tests/unit/routes.cpp expects each of them."""
+import re
+
+import repository
+
+header = (repository.ROOT / 'src/copy/route.hpp').read_text()
+body = re.search(r'enum class Route \{(.*?)\};', header, re.DOTALL).group(1)
+routes = re.findall(r'^\s*(\w+),', body, re.MULTILINE)
+readme = (repository.ROOT / 'README.md').read_text()
+table = readme[readme.index('| `Route` |'):].split('\n\n')[0]
+documented = re.findall(r'^\| `(\w+)` \|', table, re.MULTILINE)[1:]
+tested = (repository.ROOT / 'tests/unit/routes.cpp').read_text()
+complaints = [f'Route::{route} is expected by no row of tests/unit/routes.cpp' for route in routes if f'Route::{route}' not in tested]
+if routes != documented:
+    complaints.append(f'README has the routes {documented}, src/copy/route.hpp has {routes}')
+if len(routes) < 5:
+    complaints.append('fewer than five routes were found: this rule no longer understands the header')
+repository.finish(complaints)

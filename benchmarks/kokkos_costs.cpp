@@ -9,7 +9,10 @@
 #include <optional>
 #include <vector>
 
+#include "spin.hpp"
+
 using namespace runnel;
+using kokkos_tests::Spin;
 using Space = kokkos::DefaultSpace;
 using Policy = Kokkos::RangePolicy<Space>;
 
@@ -34,25 +37,6 @@ void row(const char* what, double nanoseconds) { std::printf("%-64s %12.1f ns\n"
 
 struct Empty {
   KOKKOS_FUNCTION void operator()(int) const {}
-};
-struct Spin {
-  long long nanoseconds;
-  KOKKOS_FUNCTION void operator()(int) const {
-    KOKKOS_IF_ON_HOST((const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds{nanoseconds};
-                       while (std::chrono::steady_clock::now() < end){}))
-    KOKKOS_IF_ON_DEVICE((const long long end = now() + nanoseconds; while (now() < end){}))
-  }
-  KOKKOS_FUNCTION static long long now() {
-#if defined __CUDA_ARCH__
-    long long time;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
-    return time;
-#elif defined __HIP_DEVICE_COMPILE__
-    return wall_clock64() * 10;  // 100 MHz
-#else
-    return 0;
-#endif
-  }
 };
 constexpr long long long_kernel = 50'000'000;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of copies.
+// copy_batch().
 #include <array>
 #include <cstring>
 #include <limits>

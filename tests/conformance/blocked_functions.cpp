@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions that block, waiting for functions in other streams: a stream that can go on always does.
+// Host functions that block until functions of other streams have run. A stream that can continue must continue.
 #include <condition_variable>
 #include <cstdlib>
 #include <random>
@@ -19,7 +19,7 @@ class BlockedFunctions : public Conformance {
   }
 };
 
-/// Flags that host functions raise and wait for.
+/// Flags that host functions set and wait for.
 class Flags {
  public:
   explicit Flags(std::size_t count) : raised_(count) {}
@@ -28,7 +28,7 @@ class Flags {
     raised_[i] = true;
     changed_.notify_all();
   }
-  /// False if it was not raised in time.
+  /// Returns false if the flag was not raised within `limit`.
   bool wait(std::size_t i, std::chrono::seconds limit = patience) {
     std::unique_lock lock{mutex_};
     return changed_.wait_for(lock, limit, [&] { return raised_[i]; });
@@ -46,8 +46,8 @@ void spin(milliseconds time) {
   }
 }
 
-/// The first stream's function blocks until the others' functions run and block too, for what its next function does.
-/// With each number of streams another number of them has a core.
+/// The functions of all streams block. Only the second function of the last stream can unblock them, so that function must run although
+/// the first one was blocked. The number of streams varies, and so does the number of those that have a core.
 TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
   const std::size_t most = 2 * std::max(4U, std::thread::hardware_concurrency()) + 1;
   for (std::size_t count = 1; count <= std::min<std::size_t>(most, 33); ++count) {
@@ -63,11 +63,11 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
     streams[count].launch_host_func([=] { flags->raise(count + 1); });
     for (std::size_t i = 0; i < count; ++i) streams[i].launch_host_func([=] { block(i, count + 1); });
     for (const Stream& stream : streams) stream.synchronize();
-    ASSERT_EQ(late->load(), 0) << count << " streams waited for one that could go on";
+    ASSERT_EQ(late->load(), 0) << count << " streams waited for a stream that could have continued";
   }
 }
 
-/// Functions in streams of any priority, which wait for earlier ones of other streams; some keep a core for long.
+/// Functions on streams of any priority. Each waits for earlier functions of other streams, and some keep a core busy for long.
 class Graph {
  public:
   explicit Graph(std::uint32_t seed) : random_{seed} {
@@ -118,7 +118,7 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   std::vector<Stream> streams(blocked);
   const Stream quick;
   std::vector<std::thread> threads;
-  // Streams whose functions block for longer than a core is kept for them, one after the other.
+  // The functions of these streams block for longer than the library keeps a core for a blocked function.
   for (std::size_t i = 0; i < blocked; ++i)
     threads.emplace_back([&, i] {
       while (!stop) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 144 to 164: copies and fills. Case 149 has no counterpart: no direction is ever given.
+// Copies and fills.
 #include <array>
 #include <cstring>
 #include <limits>
@@ -19,9 +19,9 @@ using Bytes = std::vector<unsigned char>;
 
 constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t page = 4096;
-constexpr std::size_t large = (std::size_t{1} << 20) + 1;  // too large to be taken at the call
+constexpr std::size_t large = (std::size_t{1} << 20) + 1;  // too large to be copied within the call
 
-/// Bytes in one of the three kinds of memory.
+/// Bytes in pageable, pinned or device memory.
 class Block {
  public:
   Block(MemoryKind kind, std::size_t size, StreamRef stream) : memory_{make(kind, size, stream)} {}
@@ -223,7 +223,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   Gate gate;
   gate.close_on(stream);
   CopyResult did{};
-  // A driver that takes the bytes along need not hold the caller until they are there.
+  // A driver that copies the source within the call need not block the caller until the bytes have arrived.
   static_cast<void>(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
   std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
@@ -439,10 +439,10 @@ TEST_F(Copies, FillsReturnAtOnce) {
   EXPECT_FALSE(gate.is_open());
 }
 
-// The rest of a held copy must not stand in the way of another stream's, however much of what they share it takes up.
+// A blocked copy must not delay a copy on another stream, however much of the shared staging memory the blocked copy uses.
 void expect_independent(std::size_t size) {
   if (!Device::current().stream_memory_operations() && !host_functions_overlap())
-    GTEST_SKIP() << "copies go by host functions here, and the runtime runs one at a time";
+    GTEST_SKIP() << "copies use host functions here, and the runtime runs one at a time";
   Stream held, other;
   DeviceBuffer<unsigned char> a{size, held}, b{size, other};
   const Bytes source = pattern(size);
@@ -469,7 +469,7 @@ TEST_F(Copies, LargeCopiesOnTwoStreamsAreIndependent) { expect_independent(std::
 TEST_F(Copies, TwoStreamsCopyConcurrently) {
   if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
   constexpr std::size_t size = large;
-  std::latch both{2};  // each side passes only when the other has started too
+  std::latch both{2};  // each stream waits until the other stream has started
   const Bytes source = pattern(size);
   Bytes results[2] = {Bytes(size), Bytes(size)};
   Stream streams[2];
@@ -493,7 +493,7 @@ TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
   stream.wait_stream(there);
   const auto round_trip = [&] {
     Bytes result(large);
-    fill(there, b, 0);  // by a stream of its device: others reach it only with peer access
+    fill(there, b, 0);  // on a stream of its own device: other devices need peer access
     stream.wait_stream(there);
     copy(stream, a, source);
     copy(stream, b, a);
@@ -509,7 +509,7 @@ TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
     return;
   }
   first.enable_peer_access(second);
-  first.enable_peer_access(second);  // twice is fine
+  first.enable_peer_access(second);  // enabling twice is allowed
   round_trip();
   first.disable_peer_access(second);
   round_trip();
@@ -518,7 +518,7 @@ TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
 TEST_F(Copies, SpansLargerThanTheAddressSpaceAreRefused) {
   Stream stream;
   std::uint64_t number = 1;
-  const std::size_t count = (std::size_t{1} << 61) + 1;  // times 8: 8 bytes
+  const std::size_t count = (std::size_t{1} << 61) + 1;  // times 8 this overflows to 8 bytes
   const std::span<std::uint64_t> to{&number, count};
   const DeviceSpan<std::uint64_t> from{&number + 1, count};
   EXPECT_EQ(code_of([&] { return copy(stream, to, from); }), errc::invalid_argument);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 100 to 117: the current stream, its guards, threads.
+// The current stream: setting it, its guards, and threads.
 #include <functional>
 #include <stdexcept>
 
@@ -42,7 +42,7 @@ TEST_F(Current, FreeFunctionsUseTheCurrentStream) {
   copy_bytes(b.data(), a.data(), sizeof(int));
   EXPECT_FALSE(stream.query());
   EXPECT_TRUE(held_by(gate, [&] {
-    const StreamGuard here{stream};  // the setting is the thread's
+    const StreamGuard here{stream};  // each thread has its own current stream
     synchronize();
   }));
   EXPECT_EQ(b[15], 7);
@@ -111,7 +111,7 @@ TEST_F(CurrentTwo, AGuardOnAnotherDeviceRestoresDeviceAndStream) {
     EXPECT_EQ(Device::current(), second);
     EXPECT_EQ(current_stream(), c);
     EXPECT_EQ(current_stream(first), a);
-    EXPECT_EQ(with.original_stream(), a);  // what is current when the guard ends
+    EXPECT_EQ(with.original_stream(), a);  // the stream that the guard restores
     EXPECT_EQ(with.original_device(), first);
   }
   EXPECT_EQ(Device::current(), first);
@@ -122,7 +122,7 @@ TEST_F(CurrentTwo, AGuardOnAnotherDeviceRestoresDeviceAndStream) {
 }
 
 void nest(const std::vector<Stream>& streams, std::size_t depth) {
-  if (depth == streams.size()) throw std::runtime_error{"at the bottom"};
+  if (depth == streams.size()) throw std::runtime_error{"innermost"};
   const StreamRef found = current_stream();
   try {
     const StreamGuard with{streams[depth]};
@@ -223,7 +223,7 @@ TEST_F(Current, ADestroyedCurrentStreamIsReplacedByTheDefault) {
     stream.use();
   }
   EXPECT_EQ(current_stream(), device().default_stream());
-  const Stream new_one;  // may have the dead one's slot
+  const Stream new_one;  // may reuse the slot of the destroyed stream
   EXPECT_EQ(current_stream(), device().default_stream());
   EXPECT_TRUE(runs(current_stream()));
 }
@@ -261,8 +261,8 @@ TEST_F(Current, AThreadMayEndInsideAGuard) {
   EXPECT_EQ(current_stream(), mine);
 }
 
-/// Runs `body(at_end)` on a thread. What `body` assigns to `at_end` is called while the thread ends, after the destructors of all
-/// thread_local objects that `body` made.
+/// Runs `body(at_end)` on a thread. `body` may assign a function to `at_end`. The thread calls that function while it ends, after the
+/// destructors of all thread_local objects that `body` made.
 void on_ending_thread(const std::function<void(std::function<void()>& at_end)>& body) {
   struct AtEnd {
     std::function<void()> call;
@@ -382,12 +382,12 @@ TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {
         static thread_local const AtEnd last{{&stream, launches}};
         last.use();
       }}.join();
-      if (i % 100 == 0) stream.synchronize();  // the library keeps as much memory as was ever needed at once
+      if (i % 100 == 0) stream.synchronize();  // bounds the queue: the library keeps the memory of its longest one
     }
     return static_cast<std::ptrdiff_t>(heap_in_use() - heap);
   };
   static_cast<void>(growth(500, true));
-  const auto of_the_runtime = growth(6000, false);  // what the runtime itself keeps for each thread
+  const auto of_the_runtime = growth(6000, false);  // what the runtime keeps for each thread, without the library
   EXPECT_LE(growth(6000, true), of_the_runtime + static_cast<std::ptrdiff_t>(heap_slack));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The default stream's order with streams that are gone, and with blocking streams that have no work of their own.
+// The order of the default stream with destroyed streams, with ended threads, and with blocking streams that have no work of their own.
 #include "support.hpp"
 
 namespace {
@@ -9,7 +9,7 @@ using DefaultStreamOrder = Conformance;
 
 Stream make_blocking() { return Stream{StreamOptions{.blocking = true}}; }
 
-/// Closes the gate on the per-thread default stream of a thread that ends at once, and writes "thread" behind it.
+/// Closes the gate on the per-thread default stream of a thread, writes "thread" behind the gate, and ends the thread.
 void leave_work_of_an_ended_thread(Gate& gate, const Log& log, Device device) {
   on_thread([&] {
     const StreamRef mine = StreamRef::per_thread_default(device);
@@ -18,7 +18,7 @@ void leave_work_of_an_ended_thread(Gate& gate, const Log& log, Device device) {
   });
 }
 
-/// Closes the gate on a blocking stream that is destroyed at once, and writes "stream" behind it.
+/// Closes the gate on a blocking stream, writes "stream" behind the gate, and destroys the stream.
 void leave_work_of_a_destroyed_stream(Gate& gate, const Log& log) {
   const Stream stream = make_blocking();
   gate.close_on(stream);
@@ -143,13 +143,13 @@ TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRu
   Gate gate;
   gate.close_on(null);
   ASSERT_TRUE(gate.reached());
-  EXPECT_TRUE(blocking.query());  // only a stream's own work counts here
+  EXPECT_TRUE(blocking.query());  // query() looks at the stream's own work only
   blocking.synchronize();
   gate.open();
   null.synchronize();
 }
 
-/// Each round leaves a value behind by a stream or a thread that is gone; the default stream copies it.
+/// In each round a stream that is destroyed, or a thread that ends, writes a value. The default stream copies it.
 TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
   const StreamRef null = device().default_stream();
   PinnedBuffer<int> value{1}, seen{200};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 34 to 42: the null stream and the per-thread default streams.
+// The null stream and the per-thread default streams.
 #include <array>
 
 #include "support.hpp"
@@ -23,7 +23,7 @@ TEST_F(DefaultStreams, AreThePlatformsNullStream) {
   EXPECT_TRUE(runs(stream));
 }
 
-/// A stream that orders with the default stream, which has work ahead that writes the source.
+/// A copy on a stream that orders with the default stream. Its source is written by pending work of the default stream.
 class CopyBehindTheDefaultStream : public Conformance, public testing::WithParamInterface<std::size_t> {
  protected:
   void expect_new_bytes(StreamRef stream) {
@@ -70,7 +70,8 @@ TEST_F(DefaultStreams, PerThreadDefaultStreamsAreIndependent) {
   mine.synchronize();
 }
 
-/// A host function of one stream writes the pinned source of a copy on another one, which only the default stream's rule puts behind it.
+/// A host function on one stream writes the pinned source of a copy on another stream. Only the rule of the default stream orders the copy
+/// after the function.
 class SmallCopyBehindTheDefaultStream : public Conformance, public testing::WithParamInterface<std::size_t> {
  protected:
   void expect_new_bytes(StreamRef writer, StreamRef copier, bool batch) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 1 to 13: devices, the current device, its guard. Case 13 needs a process of its own: exit_fork.cpp.
+// Devices, the current device and its guard. The first use from many threads needs a process of its own: exit_fork.cpp.
 #include <climits>
 #include <functional>
 #include <set>

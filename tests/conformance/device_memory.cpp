@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory in the order of streams, whichever of them are still there; resources, statistics, managed memory.
+// Device memory that is allocated and freed in stream order, also when streams are destroyed first; resources, statistics and managed
+// memory.
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -16,7 +17,7 @@ using DeviceMemoryTwo = TwoDevices;
 constexpr std::size_t size = std::size_t{1} << 20;
 using Buffer = DeviceBuffer<unsigned char>;
 
-/// Allocates and overwrites device memory until it would have met a block that was freed too early.
+/// Allocates and overwrites so much device memory that it would reuse a block that was freed too early.
 void churn(StreamRef stream) {
   for (int i = 0; i < 8; ++i) {
     Buffer other{size, stream};
@@ -33,14 +34,14 @@ TEST_F(DeviceMemory, IsFreedAfterTheOtherStreamAndBlocksNeither) {
   user.synchronize();
   {
     Gate gate;
-    // Without pools the plain free waits for the device: then it must not stand behind the gate.
+    // Without memory pools, a free waits for the device, so no gate may be closed.
     if (device().memory_pools()) gate.close_on(user);
     copy(user, result, *buffer);
     buffer->record_stream(user);
     buffer->record_stream(user);
     buffer->record_stream(owner);
     buffer.reset();
-    EXPECT_TRUE(owner.synchronize_for(patience)) << "dropping the buffer made its stream wait for the other one";
+    EXPECT_TRUE(owner.synchronize_for(patience)) << "destroying the buffer made its stream wait for the other stream";
     EXPECT_TRUE(runs(owner));
     gate.open();
   }
@@ -117,7 +118,7 @@ TEST_F(DeviceMemory, DoesNotGrowWithDestroyedStreamsThatUsedIt) {
     buffer.record_stream(user);
     user.synchronize();
   }
-  { const Buffer taken{std::move(buffer)}; }  // gives back all the events that it kept
+  { const Buffer taken{std::move(buffer)}; }  // destroying it returns its events to the pool
   EXPECT_LE(live_objects().pooled_events, events + 64);
 }
 
@@ -150,7 +151,7 @@ TEST_F(DeviceMemory, ManyStreamsComeAndGoWithTheirBuffers) {
     const Stream stream;
     buffer.emplace(std::size_t{4096}, stream);
     fill_bytes(stream, buffer->data(), 1, 4096);
-    if (i % 2 == 0) continue;  // the stream dies first, or the buffer
+    if (i % 2 == 0) continue;  // in every second round the stream is destroyed before the buffer
     buffer.reset();
   }
   EXPECT_EQ(device_statistics(device()).in_use, before.in_use);
@@ -277,7 +278,7 @@ TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
   if (code == std::error_code{}) set_release_threshold(device(), 0);
   EXPECT_EQ(code_of([] { set_release_threshold(Device{1000}, 0); }), errc::invalid_device);
   if (!streams_are_threads()) return;
-  EXPECT_EQ(code, nothing_thrown) << "nothing is kept, which is within any threshold";
+  EXPECT_EQ(code, nothing_thrown) << "the host keeps no freed memory, so it accepts any threshold";
 }
 
 TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {

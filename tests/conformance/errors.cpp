@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 205 to 214: errors, and a table of every public function with every bad argument.
+// Errors, and a table of the public functions with each of their invalid arguments.
 #include <climits>
 #include <cstring>
 #include <functional>
@@ -119,7 +119,7 @@ TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
   }
 }
 
-/// What a bad call may work on, and must leave as it is.
+/// The arguments of invalid calls. An invalid call must leave them unchanged.
 struct Things {
   Stream stream;
   std::vector<int> host = std::vector<int>(16, 5);
@@ -180,7 +180,7 @@ std::vector<BadCall> bad_calls() {
         [bad = Device{ordinal}](Things& on) { static_cast<void>(Event::from_native(on.recorded.native(), bad, Ownership::borrow)); });
   }
 
-  // Each pair of pointers and sizes that is wrong, for each function that takes such a pair.
+  // Each invalid pair of pointers, for each function that takes one.
   struct BadRange {
     const char* name;
     std::function<std::pair<int*, const int*>(Things&)> pointers;
@@ -284,7 +284,7 @@ TEST_P(BadArguments, AreRefusedWithoutSideEffects) {
   EXPECT_EQ(Device::current(), device_before);
   EXPECT_EQ(current_stream(), stream_before);
   EXPECT_EQ(owned_objects(), objects_before);
-  EXPECT_TRUE(on.stream.query()) << "something was enqueued";
+  EXPECT_TRUE(on.stream.query()) << "a refused call enqueued work";
   EXPECT_TRUE(runs(on.stream));
   EXPECT_EQ(on.host, std::vector<int>(16, 5));
   EXPECT_EQ(on.pinned[0], 7);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 55 to 83: events.
+// Events.
 #include <ctime>
 
 #include "support.hpp"
@@ -105,7 +105,7 @@ TEST_F(Events, AWaitUsesTheRecordAtTheTimeOfTheCall) {
   Gate gate;
   gate.close_on(held);
   waiter.wait_event(event);
-  event.record(held);  // later: not what the waiter waits for
+  event.record(held);  // a later record, which the waiter does not wait for
   EXPECT_TRUE(runs(waiter));
   EXPECT_FALSE(event.query());
 }

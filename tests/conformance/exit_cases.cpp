@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needs a process of its own: first use, exit, fork. `exit_cases <name>`; what goes wrong is printed, "passed" if nothing does.
+// Cases that need a process of their own: first use, exit and fork. `exit_cases <name>` runs one case. It prints "passed", or what failed.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ bool works(StreamRef stream) {
   return seen == 5;
 }
 
-/// Holds the stream until the returned promise is set. It is never destroyed, so that the end of the process does not open it.
+/// Blocks the stream until the returned promise is set. The promise is never destroyed, so the end of the process does not set it.
 std::promise<void>& hold(StreamRef stream) {
   static std::vector<std::promise<void>*>& kept = *new std::vector<std::promise<void>*>;
   kept.push_back(new std::promise<void>);
@@ -52,7 +52,7 @@ std::promise<void>& hold(StreamRef stream) {
   return *kept.back();
 }
 
-// Destroyed after everything that is made once main runs.
+// These are destroyed after all objects that are made while main() runs.
 constinit std::optional<Stream> early_stream;
 constinit std::optional<Event> early_event;
 constinit std::optional<StreamPool> early_pool;
@@ -90,7 +90,7 @@ int first_use_from_many_threads() {
       }
     });
   for (std::thread& thread : threads) thread.join();
-  expect(good == count, std::to_string(good) + " threads of 16 could use the library");
+  expect(good == count, std::to_string(good) + " of 16 threads could use the library");
   return finish();
 }
 
@@ -123,13 +123,14 @@ int thread_local_objects() {
   };
   std::thread{use}.join();
   const LiveObjects left = live_objects();
-  expect(left.streams == 0 && left.events == 0 && left.device_blocks == 0, "the thread's objects ended with it");
+  expect(left.streams == 0 && left.events == 0 && left.device_blocks == 0, "the thread's objects were destroyed with the thread");
   use();
   return finish();
 }
 
 int exit_from_a_host_function() {
-  // Never destroyed, since this thread uses them while the other one exits; volatile, so that a leak checker finds what they point to.
+  // Never destroyed, because this thread uses the streams while another thread calls exit(). Volatile, so that a leak checker sees the
+  // pointers.
   static Stream* volatile const kept[2] = {new Stream, new Stream};
   const Stream& stream = *kept[0];
   const Stream& other = *kept[1];
@@ -141,7 +142,7 @@ int exit_from_a_host_function() {
     std::exit(7);
   });
   stream.synchronize();
-  std::puts("failed: the function was passed without an exit");
+  std::puts("failed: synchronize() returned, although the function calls exit()");
   return 1;
 }
 
@@ -152,7 +153,7 @@ int exit_with_a_closed_gate() {
   static Stream waiter;
   event.record(stream);
   waiter.wait_event(event);
-  waiter.launch_host_func([] { std::puts("failed: the gate was passed"); });
+  waiter.launch_host_func([] { std::puts("failed: a function ran that is behind the closed gate"); });
   expect(!stream.query(), "the gate is closed");
   return finish();
 }
@@ -180,7 +181,7 @@ void expect_forked(const char* what, F&& f) {
   }
 }
 
-/// What a child must be refused, whatever its parent left behind.
+/// Every use of a parent's object must be refused in a child, whatever work the parent has enqueued.
 int use_what_the_parent_made(Stream& stream, Event& event) {
   std::vector<int> a(4), b(4);
   expect_forked("Stream", [] { const Stream made; });
@@ -201,7 +202,7 @@ int use_what_the_parent_made(Stream& stream, Event& event) {
   expect_forked("Device::synchronize", [] { Device{0}.synchronize(); });
   expect_forked("Device::use", [] { Device{0}.use(); });
   expect_forked("StreamPool", [] { const StreamPool pool{Device{0}}; });
-  const Stream dies_here{std::move(stream)};  // silently
+  const Stream dies_here{std::move(stream)};  // destroyed in the child, without an error
   const Event dies_too{std::move(event)};
   return failures;
 }
@@ -211,8 +212,8 @@ int fork_then_use_in_the_child() {
   Event event;
   auto& gate = hold(stream);
   event.record(stream);
-  expect(in_child([&] { return use_what_the_parent_made(stream, event); }) == 0, "the child was refused by name");
-  // The parent has the same objects still, with the same work in them.
+  expect(in_child([&] { return use_what_the_parent_made(stream, event); }) == 0, "every call in the child was refused");
+  // The parent still has the same objects, with the same pending work.
   expect(!stream.query() && !event.query(), "the parent's stream still waits");
   gate.set_value();
   event.synchronize();
@@ -228,8 +229,8 @@ int fork_then_exit_in_the_child() {
   early_stream.emplace();
   std::fflush(stdout);
   const pid_t child = fork();
-  if (child == 0) std::exit(3);  // with all that the parent made
-  expect(wait_for_child(child) == 3, "the child exits as it wants");
+  if (child == 0) std::exit(3);  // runs the destructors of the parent's static objects
+  expect(wait_for_child(child) == 3, "the child exits with its own status");
   gate.set_value();
   expect(works(stream), "the parent's stream works after the child ended");
   return finish();
@@ -242,7 +243,7 @@ int fork_then_exec() {
     execl("/proc/self/exe", "exit_cases", "use_once", nullptr);
     return 99;
   });
-  expect(status == 0, "the program that the child became ended with " + std::to_string(status));
+  expect(status == 0, "the program that the child executed ended with " + std::to_string(status));
   gate.set_value();
   expect(works(stream), "the parent's stream works after the child ended");
   return finish();
@@ -253,7 +254,7 @@ int fork_before_first_use() {
   return use_once();
 }
 
-/// Creates and destroys what takes locks, until `stop` is set.
+/// Creates and destroys objects that take locks, until `stop` is set.
 void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
   while (!stop) {
     const Stream stream;
@@ -268,7 +269,7 @@ void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
   }
 }
 
-/// What a child inherits. The members may be destroyed in it.
+/// Objects that a child inherits. The child may destroy them.
 struct Inherited {
   explicit Inherited(StreamPool& from) : lease{from.acquire()}, own_pool{from.device(), {.size = 1}}, pool{&from} {}
   Stream stream;
@@ -283,7 +284,7 @@ struct Inherited {
 };
 
 int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
-  alarm(5);  // a child that waits for a lock is killed
+  alarm(5);  // kills a child that waits for a lock
   StreamPool& pool = *inherited->pool;
   Stream& stream = inherited->stream;
   const StreamRef view = stream;
@@ -303,7 +304,7 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
   expect_forked("default_stream", [&] { static_cast<void>(stream.device().default_stream()); });
   expect_forked("per_thread_default", [&] { static_cast<void>(StreamRef::per_thread_default(stream.device())); });
   inherited.reset();
-  expect(!view.valid(), "a view of a stream that the child destroyed is valid");
+  expect(!view.valid(), "a view of a destroyed stream must be invalid in the child");
   return failures;
 }
 
@@ -353,8 +354,8 @@ int fork_inside_a_guard() {
   std::optional<DeviceGuard> device_guard{std::in_place, last};
   std::optional<StreamGuard> guard{std::in_place, inner};
   expect(in_child([&] { return use_a_current_stream_in_the_child(inner, guard, device_guard, context); }) == 0,
-         "the child was refused by name");
-  expect(current_stream() == inner, "the parent's current stream stays");
+         "every call in the child was refused");
+  expect(current_stream() == inner, "the parent's current stream is unchanged");
   guard.reset();
   device_guard.reset();
   expect(current_stream() == outer, "the parent's guards restore what they found");
@@ -374,7 +375,7 @@ int fork_in_a_host_function() {
     });
   });
   stream.synchronize();
-  expect(status == 0, "the child was refused by name");
+  expect(status == 0, "every call in the child was refused");
   return finish();
 }
 
@@ -387,7 +388,7 @@ int static_guard() {
 
 int thread_local_guard() {
   static Stream inner{Device{Device::count() - 1}};
-  // Made before, and so destroyed after, everything that the library keeps for this thread.
+  // Made before everything that the library keeps for this thread, and therefore destroyed after it.
   static thread_local std::optional<StreamGuard> with;
   with.emplace(inner);
   static_cast<void>(StreamRef::per_thread_default(inner.device()));
@@ -415,7 +416,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
 
 }  // namespace
 
-// A leak checker stops all threads when a process ends; in a forked child of several threads it may wait for some that are not there.
+// A leak checker stops all threads at the end of a process. In a forked child it may wait for threads that exist in the parent only.
 extern "C" const char* __lsan_default_options() { return "detect_leaks=0"; }
 
 int main(int argc, char** argv) {

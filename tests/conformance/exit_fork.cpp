@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 221 to 228 and 13: each runs in a process of its own, against the clock.
+// First use, exit and fork. Each case runs in a process of its own, with a time limit.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ using namespace runnel;
 using namespace conformance;
 
 struct Outcome {
-  int status = -1;  // of the process, 100 + n if signal n ended it
+  int status = -1;  // exit status of the process; 100 + n if signal n ended it
   bool in_time = false;
   std::string output;
 };
@@ -46,7 +46,7 @@ Outcome run_case(const char* program, const char* name) {
     return outcome;
   }
 
-  // The end of the output is the end of the process, for nothing that it starts outlives it.
+  // The output ends when the process ends, because nothing that the process starts outlives it.
   const auto end = std::chrono::steady_clock::now() + bound;
   while (!outcome.in_time) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
@@ -76,9 +76,11 @@ class ExitFork : public Conformance {
   }
   void expect_passes(const char* name, int status = 0) const {
     const Outcome outcome = run_case(program_, name);
-    EXPECT_TRUE(outcome.in_time) << name << " did not end\n" << outcome.output;
+    EXPECT_TRUE(outcome.in_time) << name << " did not end in time\n" << outcome.output;
     EXPECT_EQ(outcome.status, status) << name << '\n' << outcome.output;
-    EXPECT_TRUE(outcome.output == "passed\n" || outcome.output == "passed\npassed\n") << name << '\n' << outcome.output;  // its child too
+    EXPECT_TRUE(outcome.output == "passed\n" || outcome.output == "passed\npassed\n")
+        << name << '\n'
+        << outcome.output;  // "passed" twice: a child printed it too
   }
 
  private:
@@ -90,14 +92,14 @@ TEST_F(ExitFork, StaticObjectsExitCleanly) { expect_passes("static_objects"); }
 TEST_F(ExitFork, ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
 TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
 TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }
-/// The number after a name in a report; -1 if it is not there.
+/// The number that a report has for `name`; -1 if it has none.
 long number_in(const std::string& report, const std::string& name) {
   const auto at = report.find('"' + name + "\": ");
   return at == std::string::npos ? -1 : std::strtol(report.c_str() + at + name.size() + 4, nullptr, 10);
 }
 
 TEST_F(ExitFork, NothingIsDestroyedDuringStaticDestruction) {
-  if (std::getenv("RUNNEL_STANDIN") == nullptr) GTEST_SKIP() << "needs a runtime that reports what was called";
+  if (std::getenv("RUNNEL_STANDIN") == nullptr) GTEST_SKIP() << "needs a stand-in runtime, which reports the calls";
   const auto path = std::filesystem::temp_directory_path() / ("runnel-exit-" + std::to_string(getpid()) + ".json");
   setenv("STANDIN_REPORT", path.c_str(), 1);
   expect_passes("static_objects");

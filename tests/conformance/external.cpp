@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 190 to 196: handles made elsewhere.
+// Wrappers of native handles that other code made.
 #include <stdexcept>
 
 #include "support.hpp"
@@ -10,7 +10,7 @@ using namespace conformance;
 using External = Conformance;
 using ExternalTwo = TwoDevices;
 
-// Case 192: what could be taken for the null stream by mistake does not compile.
+// Arguments that could be mistaken for the null stream do not compile.
 static_assert(!std::is_constructible_v<StreamRef, std::nullptr_t>);
 static_assert(!std::is_constructible_v<StreamRef, int>);
 static_assert(!std::is_constructible_v<Stream, std::nullptr_t>);
@@ -79,7 +79,7 @@ TEST_F(External, TheDeviceOfAHandleIsFound) {
     Stream owner{Device{i}};
     std::optional<Stream> wrapper;
     const auto code = code_of([&] { wrapper = Stream::from_native(owner.native(), Ownership::borrow); });
-    if (code == errc::not_supported) GTEST_SKIP() << "the runtime does not tell";
+    if (code == errc::not_supported) GTEST_SKIP() << "the runtime cannot tell the device of a handle";
     EXPECT_EQ(code, nothing_thrown);
     EXPECT_EQ(wrapper->device(), Device{i});
   }
@@ -91,7 +91,7 @@ TEST_F(ExternalTwo, AnotherDevicesHandleIsRefused) {
   EXPECT_EQ(code, errc::invalid_argument);
 }
 
-/// A native stream that no Stream owns, as another library would make it. Destroyed in the end.
+/// A native stream that no Stream owns, as another library would make it. The destructor destroys it.
 class ForeignStream {
  public:
   ForeignStream() : handle_{Stream{}.release()} {}
@@ -113,7 +113,7 @@ void launch_failure(StreamRef stream, const char* text) {
   stream.launch_host_func([text] { throw std::runtime_error{text}; });
 }
 
-/// The text of the exception that a host function of the stream left; "" if none did.
+/// The text of the exception that synchronize() rethrows from a host function; "" if it rethrows none.
 std::string failure_of(StreamRef stream) {
   try {
     stream.synchronize();
@@ -202,7 +202,7 @@ TEST_F(External, AnExceptionAfterAWrapperEndsReachesTheNextWrapper) {
     if (next_exists) next = foreign.wrap();
     gate.open();
     if (!next_exists) {
-      // Other streams come and go meanwhile: none of them may take the exception, or its place.
+      // Streams that are made and destroyed in between must not receive the exception.
       for (int i = 0; i < 100; ++i) EXPECT_EQ(failure_of(Stream{}), "");
       next = foreign.wrap();
     }
@@ -246,7 +246,7 @@ TEST_F(External, DestroyingTheOwnerInvalidatesItsWrappers) {
   EXPECT_EQ(code_of([&] { wrapper.synchronize(); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { return wrapper.release(); }), errc::invalid_handle);
   {
-    // New streams may get the handle of the old one, but neither its wrapper nor its views.
+    // A new stream may get the same handle, but the old wrapper and the old views stay invalid.
     const std::vector<Stream> streams(40);
     for (const Stream& stream : streams) EXPECT_NE(stream, wrapper);
     EXPECT_FALSE(wrapper.valid());
@@ -326,7 +326,7 @@ TEST_F(External, ReleaseGivesTheOwnHandleAfterAnAssignmentToTheBase) {
 TEST_F(External, AnExceptionOutlivesAWrapperDestroyedInAHostFunction) {
   const ForeignStream foreign;
   Stream other;
-  // A wrapper that ends inside a host function is retired later, by a thread outside.
+  // A wrapper that is destroyed inside a host function is released later, on a thread outside.
   auto wrapper = std::make_shared<std::optional<Stream>>(foreign.wrap());
   launch_failure(**wrapper, "ended in a host function");
   other.launch_host_func([wrapper] { wrapper->reset(); });
@@ -345,7 +345,7 @@ TEST_F(External, ManyForeignHandlesLeakNothing) {
   EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
-/// An event that is recorded, and that no Event owns, as another library would make it.
+/// A recorded native event that no Event owns, as another library would make it.
 native::event foreign_event(StreamRef stream) {
   Event event{stream};
   event.synchronize();
@@ -363,25 +363,25 @@ TEST_F(External, ATakenEventIsDestroyedAndNeverReused) {
     EXPECT_EQ(live_objects().events, before.events + 1);
     moved.synchronize();
   }
-  EXPECT_EQ(live_objects(), before);  // those that wait for reuse included
+  EXPECT_EQ(live_objects(), before);  // the pooled events included
 }
 
 TEST_F(External, ATakenEventThatIsAssignedToIsDestroyed) {
   Stream stream;
   const native::event handle = foreign_event(stream);
-  static_cast<void>(Event{stream});  // so that the record below finds one
+  static_cast<void>(Event{stream});  // puts an event into the pool for the record below
   const LiveObjects before = live_objects();
   Event event = Event::from_native(handle, device(), Ownership::take);
   event = Event{};
   EXPECT_EQ(live_objects(), before);
   event.record(stream);
   event = Event{};
-  EXPECT_EQ(live_objects(), before);  // what the record took from the pool went back
+  EXPECT_EQ(live_objects(), before);  // the record's event was returned to the pool
 }
 
 TEST_F(ExternalTwo, ATakenEventThatIsRecordedOnAnotherDeviceIsDestroyed) {
   Stream here{first}, there{second};
-  static_cast<void>(Event{there});  // so that the record below finds one
+  static_cast<void>(Event{there});  // puts an event into the pool for the record below
   const native::event handle = foreign_event(here);
   const LiveObjects before = live_objects();
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every allocation fails once, and no thread can be started: a call fails with nothing enqueued, or it succeeds, and every stream goes on.
+// Each allocation fails once, or no thread can be started. A call must either succeed or enqueue nothing, and every stream must continue.
 #include <array>
 
 #include "support.hpp"
@@ -16,17 +16,17 @@ class Faults : public Conformance {
   }
 };
 
-/// Runs `f` again and again, with the first, second, ... allocation failing, until none fails any more.
+/// Runs `f` with the first allocation failing, then with the second, and so on until `f` makes fewer allocations.
 template <class F>
 void with_each_fault(F f) {
   for (long number = 1; number < 10'000; ++number) {
     SCOPED_TRACE("allocation " + std::to_string(number));
     if (!f(number) || testing::Test::HasFailure()) return;
   }
-  FAIL() << "there was no end to allocations";
+  FAIL() << "the number of allocations has no end";
 }
 
-/// Whether `f` went through; out of memory is the only failure that it may have.
+/// Runs `f`. Returns false if it is out of memory; no other failure is allowed.
 template <class F>
 [[nodiscard]] bool succeeds(F f) {
   try {
@@ -37,7 +37,7 @@ template <class F>
   }
 }
 
-/// Functions that each raise a count if they find it where they were enqueued.
+/// Enqueues functions that count themselves, and checks that they run in the order in which they were enqueued.
 struct Counted {
   std::atomic<int> enqueued{0};
   std::atomic<int> ran{0};
@@ -149,7 +149,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
     EXPECT_TRUE(runs(stream));
     stream.synchronize();
     for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
-    { const DeviceBuffer<unsigned char> later{4096, stream}; }  // finds what could not be freed in its order
+    { const DeviceBuffer<unsigned char> later{4096, stream}; }  // also frees blocks whose free could not be enqueued
     device().synchronize();
     EXPECT_EQ(used(), before);
     return happened;
@@ -190,7 +190,7 @@ TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
 TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
   constexpr int count = 40;
   std::vector<Stream> streams(count);
-  auto latch = std::make_shared<std::latch>(count);  // all of them are needed at once
+  auto latch = std::make_shared<std::latch>(count);  // opens only when all functions run at the same time
   {
     const ThreadFault fault;
     for (const Stream& stream : streams) stream.launch_host_func([latch] { latch->arrive_and_wait(); });
@@ -199,7 +199,7 @@ TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
   for (const Stream& stream : streams) EXPECT_TRUE(stream.synchronize_for(patience));
 }
 
-// The first use of all, in a process of its own.
+// The first use of the library, in a process of its own.
 class FirstUse : public testing::Test {
  protected:
   void SetUp() override {
@@ -238,7 +238,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   std::_Exit(refused == (spared < 2 ? 3 : 0) ? use_streams() : wrong);
 }
 
-/// Several streams whose functions block, so that each needs a thread of its own.
+/// Uses several streams whose functions block, so that each stream needs a thread of its own.
 [[noreturn]] void use_with_fault(long number) {
   constexpr std::size_t count = 6;
   std::array<std::optional<Stream>, count> streams;
@@ -286,7 +286,7 @@ TEST_F(FirstUseDeathTest, WithEachAllocationFailing) {
   EXPECT_EQ(end, no_fault);
 }
 
-// The first staged copy starts the workers, so that needs a process of its own, too.
+// The first staged copy starts the staging workers, so this needs a process of its own too.
 class FirstStagedCopyDeathTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -296,7 +296,7 @@ class FirstStagedCopyDeathTest : public testing::Test {
   }
 };
 
-/// The first copy finds so many threads to start; a later one finds all.
+/// At the first copy only `spared` threads can be started; at later copies every thread can.
 [[noreturn]] void stage_with_threads(long spared, std::error_code expected) {
   constexpr std::size_t size = std::size_t{1} << 20;
   const Stream stream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 165 to 178: host functions.
+// Host functions.
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -11,7 +11,7 @@ using namespace runnel;
 using namespace conformance;
 using HostFunctions = Conformance;
 
-/// What became of a callable and of everything it was moved to.
+/// Counts the instances, calls and moves of a callable and its copies.
 struct Fate {
   std::atomic<int> alive{0}, runs{0}, moves{0};
 };
@@ -55,7 +55,7 @@ TEST_F(HostFunctions, TwoThousandRunInOrder) {
 
 TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
   Stream stream;
-  int count = 0;  // not atomic: one stream runs one thing at a time
+  int count = 0;  // not atomic: a stream runs one function at a time
   for (int batch = 0; batch < 10; ++batch) on_threads(100, [&](int) { stream.launch_host_func([&count] { ++count; }); });
   stream.synchronize();
   EXPECT_EQ(count, 1000);
@@ -78,7 +78,7 @@ TEST_F(HostFunctions, AMoveOnlyCallableIsDestroyedOnce) {
     stream.synchronize();
     EXPECT_EQ(fate->runs, 1);
     EXPECT_EQ(fate->moves, 1);
-    EXPECT_EQ(fate->alive, 1);  // the one here
+    EXPECT_EQ(fate->alive, 1);  // `function` here, which was moved from
   }
   EXPECT_EQ(fate->alive, 0);
 }
@@ -170,7 +170,7 @@ TEST_F(HostFunctions, AnUnobservedExceptionIsDroppedWithItsStream) {
     stream.launch_host_func([token] { throw Marker{1}; });
     stream.record_event().synchronize();
   }
-  Stream next;  // may have the dead one's slot
+  Stream next;  // may reuse the slot of the destroyed stream
   EXPECT_NO_THROW(next.synchronize());
   EXPECT_TRUE(eventually([&] { return token.use_count() == 1; }));
 }

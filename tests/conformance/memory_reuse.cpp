@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory whose free is enqueued counts for later allocations. The sizes go by the device's memory, of which there must be little:
-// the suite runs these cases once more with RUNNEL_HOST_MEMORY.
+// Later allocations can use device memory whose free is enqueued but has not run. The sizes are parts of the device's memory, which must
+// be small, so the suite runs these cases once more with RUNNEL_HOST_MEMORY.
 #include "support.hpp"
 
 namespace {
@@ -14,10 +14,10 @@ class MemoryReuse : public Conformance {
     Conformance::SetUp();
     if (IsSkipped()) return;
     total_ = device().memory_info().total;
-    if (!device().memory_pools()) GTEST_SKIP() << "without memory pools a free waits for the device";
+    if (!device().memory_pools()) GTEST_SKIP() << "without memory pools, a free waits for the device";
     if (total_ > std::size_t{1} << 30) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
   }
-  /// So many percent of the device's memory.
+  /// `share` percent of the device's memory, in bytes.
   [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
 
   std::size_t total_ = 0;
@@ -63,8 +63,8 @@ TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
     fill(owner, buffer, static_cast<unsigned char>(1));
     copy_bytes(owner, &result[0], buffer.data(), 1);
   }
-  Buffer small{percent(10), unrelated};  // fits beside it, and counts on nothing
-  Buffer next{percent(60), other};       // does not hold the caller
+  Buffer small{percent(10), unrelated};  // fits beside the buffer, so needs no pending free
+  Buffer next{percent(60), other};       // does not block the caller
   fill(other, next, static_cast<unsigned char>(2));
   copy_bytes(other, &result[1], next.data(), 1);
   EXPECT_FALSE(other.query());
@@ -85,7 +85,7 @@ TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
   const Buffer next{percent(60), stream};
   EXPECT_EQ(code_of([&] { const Buffer more{percent(60), stream}; }), errc::out_of_memory);
   EXPECT_EQ(code_of([&] { const Buffer more{percent(60), other}; }), errc::out_of_memory);
-  EXPECT_TRUE(runs(other)) << "a refused allocation made the stream wait";
+  EXPECT_TRUE(runs(other)) << "a refused allocation made the stream wait for a free";
   gate.open();
   stream.synchronize();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 197 to 204: moving, moved-from, destroyed.
+// Objects that are moved, moved from, or destroyed.
 #include <functional>
 #include <sstream>
 #include <type_traits>
@@ -11,7 +11,7 @@ using namespace runnel;
 using namespace conformance;
 using Moves = Conformance;
 
-// Case 204.
+// Sizes, and which types can be copied and moved.
 static_assert(std::is_trivially_copyable_v<StreamRef> && sizeof(StreamRef) <= 2 * sizeof(void*));
 static_assert(std::is_nothrow_move_constructible_v<Stream> && std::is_nothrow_move_assignable_v<Stream>);
 static_assert(!std::is_copy_constructible_v<Stream> && !std::is_copy_assignable_v<Stream>);
@@ -51,7 +51,7 @@ TEST_F(Moves, MovingKeepsHandleIdAndWork) {
 TEST_F(Moves, MovedFromObjectsAreInvalid) {
   Stream stream;
   const Stream moved{std::move(stream)};
-  EXPECT_FALSE(stream.valid());  // NOLINT: what moved-from means is the case, here and below
+  EXPECT_FALSE(stream.valid());  // NOLINT: this file tests moved-from objects
   EXPECT_EQ(stream.id(), 0U);
   EXPECT_NE(stream, moved);
   EXPECT_NE(stream, device().default_stream());
@@ -63,7 +63,7 @@ TEST_F(Moves, MovedFromObjectsAreInvalid) {
   EXPECT_TRUE(moved_event.valid());
 }
 
-/// Every member of a stream that needs a stream, by name.
+/// Expects that every member and function that needs a live stream refuses `dead`.
 void expect_all_throw(StreamRef dead, StreamRef alive) {
   Event event;
   TimedEvent timed;
@@ -101,7 +101,7 @@ void expect_all_throw(StreamRef dead, StreamRef alive) {
   };
   for (const auto& [name, member] : members) EXPECT_EQ(code_of(member), errc::invalid_handle) << name;
   EXPECT_TRUE(event.query());
-  EXPECT_EQ(event.native(), nullptr) << "a refused record left something behind";
+  EXPECT_EQ(event.native(), nullptr) << "a refused record made a native event";
 }
 
 TEST_F(Moves, EveryMemberOfAMovedFromStreamThrows) {
@@ -125,7 +125,7 @@ TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
   std::optional<Stream> stream{std::in_place};
   const StreamRef stale = *stream;
   stream.reset();
-  const std::vector<Stream> others(64);  // one of them has what the dead one had
+  const std::vector<Stream> others(64);  // one of them reuses the slot of the destroyed stream
   EXPECT_FALSE(stale.valid());
   for (const Stream& other : others) EXPECT_NE(stale, other);
   expect_all_throw(stale, others.front());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 215 to 219: two devices.
+// Two devices.
 #include <cstring>
 
 #include "support.hpp"
@@ -47,7 +47,7 @@ TEST_F(MultiDevice, AnEventCanBeRecordedOnStreamsOfDifferentDevices) {
   gate.close_on(b);
   event.record(b);
   EXPECT_FALSE(event.query());
-  event.record(a);  // the record on b counts no more
+  event.record(a);  // replaces the record on b
   EXPECT_TRUE(event.synchronize_for(patience));
   EXPECT_FALSE(b.query());
 }

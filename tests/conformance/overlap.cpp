@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// overlap(): whatever the sizes, strategies and shapes, the bytes are those of doing one thing after the other, in bounded memory, and
-/// what goes wrong arrives with nothing left in flight. What is computed here are copies within the device, so that any backend can.
+/// overlap(): for all sizes, strategies and shapes it gives the result of a sequential run, in bounded memory. When it throws, nothing is
+/// left in flight. The computations here are copies within the device, so that every backend can run them.
 #include "support.hpp"
 
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int>
   return numbers;
 }
 
-/// A source that ends after so many numbers, and a sink that keeps them all.
+/// A source of the numbers 1 to `size`, and a sink that appends all numbers to `all`.
 [[nodiscard]] auto counting(std::size_t size) {
   return source<int>([next = 0, left = size](std::span<int> to) mutable {
     const std::size_t count = std::min(left, to.size());
@@ -107,7 +107,7 @@ TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
   const Numbers a = numbered(rows_there);
   std::vector<std::int64_t> b(2 * rows_there);
   std::iota(b.begin(), b.end(), 5'000'000'000);
-  std::vector<std::array<int, 5>> out(rows_there);  // a, then b's two as bytes
+  std::vector<std::array<int, 5>> out(rows_there);  // an item of a, then the bytes of two items of b
   overlap(inputs(a, rows(b, 2)), out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
           [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const std::int64_t> y, DeviceSpan<std::array<int, 5>> z) {
             EXPECT_EQ(y.size(), 2 * x.size());
@@ -160,7 +160,7 @@ TEST_P(OverlapStrategies, WorkWithoutOutput) {
   EXPECT_EQ(back, in);
 }
 
-/// Each number beside its neighbours, -1 where there is none.
+/// Writes each number together with its two neighbours on either side, and -1 for a neighbour that does not exist.
 const auto with_neighbours = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out, const OverlapChunk& chunk) {
   EXPECT_EQ(in.size(), chunk.before + chunk.count + chunk.after);
   fill(stream, out, -1);
@@ -210,7 +210,7 @@ TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
       EXPECT_EQ(result.chunks, (size + 999) / 1000);
     }
   }
-  // From memory to a sink, from a source to memory, and a source beside memory.
+  // From memory to a sink, from a source to memory, and from a source together with memory.
   Numbers out;
   overlap(numbered(5000), keeping(out), {.chunk = 512, .strategy = GetParam()}, same);
   EXPECT_EQ(out, numbered(5000));
@@ -230,7 +230,7 @@ TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
 }
 
 TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
-  // Of chunk i the first i % 7 numbers; how many that is comes from a table, since nothing here computes.
+  // Keeps the first i % 7 numbers of chunk i. The counts come from a table, because the computations here are only copies.
   constexpr std::size_t chunk = 100;
   PinnedBuffer<std::size_t> table(100);
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = i % 7;
@@ -260,7 +260,7 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
   table[1] = 101;
   Numbers out(in.size());
   EXPECT_EQ(code_of([&] { overlap(in, filtered(out), {.chunk = chunk, .strategy = GetParam()}, first_few); }), errc::invalid_argument)
-      << "more than there is room for";
+      << "the filter keeps more numbers than the chunk has";
 }
 
 TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
@@ -280,10 +280,10 @@ TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
             });
     EXPECT_EQ(out, in);
     EXPECT_EQ(most, in_flight * chunk * 2 * sizeof(int));
-    EXPECT_EQ(seen.size(), in_flight) << "the memory of a slot is used again";
+    EXPECT_EQ(seen.size(), in_flight) << "chunks in the same slot must use the same memory";
   }
   EXPECT_EQ(device_statistics(device()).in_use, before);
-  // A short input takes no more than it needs.
+  // A short input uses memory for its own chunks only.
   const Numbers in = numbered(150);
   Numbers out(150);
   overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()}, [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>) {
@@ -295,7 +295,7 @@ struct Mine : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The chunk that failed, whose cause must be Mine.
+/// The chunk that the OverlapError names. Checks that the nested exception is Mine.
 template <class F>
 [[nodiscard]] std::size_t failed_chunk(F f) {
   try {
@@ -326,9 +326,10 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
               }),
               bad);
     EXPECT_EQ(calls, bad + 1);
-    for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < bad * 100 ? in[i] : -1) << "what was begun was finished, and no more";
+    for (std::size_t i = 0; i < in.size(); ++i)
+      ASSERT_EQ(out[i], i < bad * 100 ? in[i] : -1) << "exactly the chunks before the failed one must be complete";
 
-    // In the stream, where it is found out later.
+    // The exception is thrown in a host function, which runs later.
     EXPECT_EQ(failed_chunk([&] {
                 overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int>, const OverlapChunk& chunk) {
                   stream.launch_host_func([index = chunk.index, bad] {
@@ -373,10 +374,10 @@ TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
             errc::invalid_argument);
 }
 
-/// Whole pages of the system's own, so that one can lose its permission.
+/// Memory that is mapped by itself, so that the test can change the permissions of a page.
 class Pages {
  public:
-  static constexpr std::size_t count = 8, bytes = std::size_t{256} << 10;  // a "page" is more than a copy that the runtime may do at once
+  static constexpr std::size_t count = 8, bytes = std::size_t{256} << 10;  // large, because a runtime may do small copies within the call
   Pages() : begin_{mmap(nullptr, count * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
     if (begin_ == MAP_FAILED) throw std::bad_alloc{};
     std::memset(begin_, 1, count * bytes);
@@ -392,7 +393,7 @@ class Pages {
 };
 
 TEST_P(OverlapStrategies, ReportPagesThatCannotBeAccessed) {
-  if (!conformance::pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
+  if (!conformance::pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   constexpr std::size_t bad = 5;
   std::vector<char> ordinary(Pages::count * Pages::bytes);
   const OverlapOptions options{.chunk = Pages::bytes, .in_flight = 2, .strategy = GetParam()};
@@ -419,7 +420,7 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
     std::stop_source stopping;
     if (enough == 0) stopping.request_stop();
     Numbers out(in.size(), -1);
-    std::vector<std::size_t> heard;
+    std::vector<std::size_t> reported;
     const OverlapResult result = overlap(in, out,
                                          {.chunk = 100,
                                           .in_flight = 2,
@@ -427,7 +428,7 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
                                           .stop = stopping.get_token(),
                                           .progress =
                                               [&](const OverlapProgress& progress) {
-                                                heard.push_back(progress.chunks);
+                                                reported.push_back(progress.chunks);
                                                 EXPECT_EQ(progress.items, progress.chunks * 100);
                                                 EXPECT_EQ(progress.total, in.size());
                                                 if (progress.chunks == enough) stopping.request_stop();
@@ -435,12 +436,12 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
                                          same);
     EXPECT_TRUE(result.stopped);
     EXPECT_GE(result.chunks, enough);
-    EXPECT_LE(result.chunks, enough == 0 ? 0 : enough + 4) << "what was in flight, or enqueued behind it";
-    EXPECT_EQ(heard.size(), result.chunks);
-    EXPECT_TRUE(std::is_sorted(heard.begin(), heard.end()));
+    EXPECT_LE(result.chunks, enough == 0 ? 0 : enough + 4) << "at most the chunks in flight, and those enqueued behind them, may follow";
+    EXPECT_EQ(reported.size(), result.chunks);
+    EXPECT_TRUE(std::is_sorted(reported.begin(), reported.end()));
     for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
   }
-  // A source that has ended is no more to be stopped than a range.
+  // A request after the source has ended does not count as a stop.
   std::stop_source at_end;
   Numbers kept;
   EXPECT_FALSE(
@@ -453,7 +454,7 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
               same)
           .stopped);
   EXPECT_EQ(kept, numbered(250));
-  // When everything has begun there is nothing left to stop.
+  // A request after the last chunk has begun does not count as a stop.
   std::stop_source late;
   Numbers out(in.size());
   const OverlapResult result = overlap(in, out, {.chunk = in.size(), .strategy = GetParam(), .stop = late.get_token()},
@@ -471,7 +472,7 @@ TEST_P(OverlapStrategies, RecordTimes) {
   const OverlapResult result =
       overlap(counting(in.size()), keeping(out), {.chunk = 1000, .strategy = GetParam(), .record_times = true}, same);
   ASSERT_EQ(result.times.size(), 10U);
-  const std::chrono::nanoseconds slack = std::chrono::milliseconds{5};  // two clocks, brought together
+  const std::chrono::nanoseconds slack = std::chrono::milliseconds{5};  // times of the host and of the device are compared
   for (std::size_t i = 0; i < result.times.size(); ++i) {
     const OverlapChunkTimes& t = result.times[i];
     EXPECT_EQ(t.chunk, i);
@@ -649,7 +650,7 @@ TEST_F(Overlap, MeasuresHiddenTransfers) {
   EXPECT_EQ(measure_overlap({}).hidden_share(), 0);
 }
 
-/// Where the device's memory is so small that a test can use it up.
+/// Runs only if the device's memory is so small that a test can use it up.
 class OverlapInLittleMemory : public Conformance {
  protected:
   using Bytes = std::vector<char>;
@@ -693,7 +694,7 @@ TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
                                        same_bytes);
   EXPECT_TRUE(right);
   EXPECT_EQ(written, 3 * memory);
-  EXPECT_LE(2 * result.chunk * result.in_flight, memory / 2) << "the other half is for what the function allocates";
+  EXPECT_LE(2 * result.chunk * result.in_flight, memory / 2) << "the other half is for allocations of the function";
 }
 
 TEST_F(OverlapInLittleMemory, ReusesMemoryOfEarlierRunsAndDestroyedBuffers) {
@@ -704,7 +705,7 @@ TEST_F(OverlapInLittleMemory, ReusesMemoryOfEarlierRunsAndDestroyedBuffers) {
     overlap(in, out, most_of_it(), same_bytes);
     EXPECT_EQ(out, in);
     overlap(in, out, most_of_it(), same_bytes);
-    device().synchronize();  // the buffer is to find room, and overlap() is not
+    device().synchronize();  // gives the buffer room; the next overlap() must reuse the buffer's pending free
     static_cast<void>(DeviceBuffer<char>{memory / 2, other});
   }
 }
@@ -747,7 +748,7 @@ TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
 TEST_F(OverlapInLittleMemory, KeepsTheNumberOfChunksThatTheResultsHaveRoomFor) {
   const DeviceBuffer<char> in_use(memory - memory / 8);
   const Bytes in = bytes(memory);
-  // As many results as the chunks of the usual size: smaller chunks would have more.
+  // There is room for one result of each chunk of the default size. Smaller chunks would have more results.
   Bytes results(16);
   const auto first_byte = [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to) { copy(stream, to, from.subspan(0, 1)); };
   const OverlapResult result = overlap(in, per_chunk(results), first_byte);

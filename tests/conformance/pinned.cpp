@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 118 to 143: pinned memory and its pool. Blocks are told by their address: a pool that hands one out again hands out the same.
+// Pinned memory and its pool. A test recognises a block by its address.
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -20,8 +20,8 @@ constexpr std::size_t size = 10000;  // a block of 16 KiB
 constexpr std::size_t block = std::size_t{16} << 10;
 using Buffer = PinnedBuffer<unsigned char>;
 
-/// Each test begins with an empty cache and leaves one, so that none gets what another kept warm. Where a gate is closed nothing may be
-/// allocated from the runtime or freed to it, since either may wait for the device: allow() sees to that.
+/// Each test begins and ends with an empty cache, so that no test gets blocks of another one. While a gate is closed, the pool must
+/// neither allocate from the runtime nor free to it, because both may wait for the device. allow() prevents that.
 class PinnedPool : public Conformance {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class PinnedPool : public Conformance {
     if (!IsSkipped()) trim_pinned();
     Conformance::TearDown();
   }
-  /// Compared with the start of the test.
+  /// The statistics minus those at the start of the test.
   [[nodiscard]] PinnedStatistics since() const {
     PinnedStatistics now = pinned_statistics();
     now.in_use -= found_.in_use;
@@ -47,7 +47,7 @@ class PinnedPool : public Conformance {
     return now;
   }
 
-  /// From now on there are so many blocks of `size` bytes, all idle, and no more can be had.
+  /// Fills the pool with `count` idle blocks of `size` bytes, and sets the limit so that the pool cannot allocate more.
   static void allow(std::size_t count) {
     std::vector<Buffer> all;
     while (all.size() < count) all.emplace_back(size);
@@ -55,7 +55,7 @@ class PinnedPool : public Conformance {
     const PinnedStatistics now = pinned_statistics();
     set_pinned_limit(now.in_use + now.cached);
   }
-  /// Whether the block is among all that can be had now.
+  /// Whether the block is one of those that the pool can hand out now.
   [[nodiscard]] static bool can_get(const void* address) {
     std::vector<Buffer> all;
     while (code_of([&] { all.emplace_back(size); }) != errc::out_of_memory && all.size() < 100) {
@@ -67,7 +67,7 @@ class PinnedPool : public Conformance {
   PinnedStatistics found_{};
 };
 
-/// What an allocation of that size is given now; it is given back at once.
+/// The block that an allocation of that size gets now. The block is freed again.
 const void* next_block(std::size_t bytes = size) {
   const Buffer buffer(bytes);
   return buffer.data();
@@ -99,7 +99,7 @@ TEST_F(PinnedPool, WriteCombinedMemoryIsPooledApart) {
   }
   EXPECT_EQ(result, std::vector<unsigned char>(size, 7));
   EXPECT_NE(next_block(), combined);
-  stream.synchronize();  // the mark that the block left, too
+  stream.synchronize();  // also completes the event of the freed block
   const Buffer again{size, {.write_combined = true}};
   EXPECT_EQ(again.data(), combined);
 }
@@ -172,7 +172,7 @@ TEST_F(PinnedPool, AFreedBlockIsReused) {
   pinned_resource()->deallocate(by_resource, size);
 }
 
-/// The ways in which a block gets to be used by a stream, each in a test of its own.
+/// The operations through which a stream uses a block. Each is a test of its own.
 enum class Way { from, to, bytes, plane, fill, pattern, batch, between_two, by_hand };
 class PinnedPoolWays : public PinnedPool, public testing::WithParamInterface<Way> {
  protected:
@@ -255,7 +255,9 @@ TEST_F(PinnedPool, DoesNotGrowWithBlocksUsedByAnotherThreadsDefaultStream) {
       handed.reset();
       changed.notify_all();
       lock.unlock();
-      on_thread([&] { const PinnedBuffer<unsigned char> dropped = std::move(used); });  // by a thread that cannot reach the stream
+      on_thread([&] {
+        const PinnedBuffer<unsigned char> dropped = std::move(used);
+      });  // on a thread that cannot use this thread's default stream
       lock.lock();
     }
   }};
@@ -409,7 +411,7 @@ TEST_F(PinnedPool, RecordUseRefusesForeignPointers) {
                               static_cast<const void*>(ordinary.data()), static_cast<const void*>(there.data()), freed})
     EXPECT_EQ(code_of([&] { record_use(pointer, stream); }), errc::invalid_argument);
   const Buffer buffer{size};
-  // Where the runtime put another block right behind this one, the address is in that.
+  // If the runtime allocated another block right behind this one, the address belongs to that block.
   if (pointer_info(buffer.data() + block).kind == MemoryKind::pageable) {
     EXPECT_EQ(code_of([&] { record_use(buffer.data() + block, stream); }), errc::invalid_argument) << "one past the end";
   }
@@ -480,7 +482,7 @@ TEST_F(PinnedPool, ABlockUsedByAnotherThreadsDefaultStreamIsReusedAfterIt) {
   }};
   used.wait();
   buffer.reset();
-  EXPECT_FALSE(can_get(held)) << "only that thread can tell when its stream has passed";
+  EXPECT_FALSE(can_get(held)) << "only the other thread can ask whether its default stream is done";
   freed.count_down();
   owner.join();
   device().synchronize();
@@ -587,7 +589,7 @@ TEST_F(PinnedPool, FreeOfAForeignPointerIsRefused) {
   std::vector<int> ordinary(100);
   int variable = 0;
   void* const memory = resource->allocate(size);
-  // Null is left out: the standard library declares that a resource is never given it.
+  // No null pointer: the standard library declares the argument as non-null.
   for (void* pointer :
        {static_cast<void*>(&variable), static_cast<void*>(ordinary.data()), static_cast<void*>(static_cast<char*>(memory) + 1)})
     EXPECT_EQ(code_of([&] { resource->deallocate(pointer, 4); }), errc::invalid_argument);
@@ -619,7 +621,7 @@ TEST_F(PinnedPool, AFailedAllocationEmptiesTheCacheAndIsRetried) {
   EXPECT_EQ(since().cached_blocks, 2U);
   EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
   EXPECT_EQ(since().cached_blocks, 0U);
-  // What fits only once the cache is empty: told by a limit, which fails as a full machine does.
+  // An allocation that fits only after the cache is emptied. A limit stands for a machine without free memory.
   next_block(std::size_t{1} << 20);
   const PinnedStatistics now = pinned_statistics();
   set_pinned_limit(now.in_use + now.cached);
@@ -679,7 +681,7 @@ TEST_F(PinnedPool, ThreadsExchangeBlocks) {
 }
 
 TEST_F(PinnedPool, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
-  if (!host_functions_overlap()) GTEST_SKIP() << "a host function that waits holds others up here";
+  if (!host_functions_overlap()) GTEST_SKIP() << "a host function that blocks delays the others here";
   Stream stream, other;
   const void* held = nullptr;
   allow(2);
@@ -766,7 +768,7 @@ TEST_F(Registration, InvalidRangesAreRefused) {
 
 TEST_F(Registration, MovesLikeAnOwner) {
   std::vector<unsigned char> memory(std::size_t{1} << 20);
-  unsigned char* const second = memory.data() + (std::size_t{1} << 19);  // no page is in both
+  unsigned char* const second = memory.data() + (std::size_t{1} << 19);  // so far apart that no page is in both ranges
   HostRegistration a{memory.data(), size};
   HostRegistration b{std::move(a)};
   EXPECT_EQ(a.data(), nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 43 to 54: query and synchronize.
+// query() and synchronize().
 #include <stdexcept>
 
 #include "support.hpp"
@@ -35,7 +35,7 @@ TEST_F(Query, NeverBlocksAndLeavesNoErrorBehind) {
   gate.close_on(stream);
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(stream.query());
   EXPECT_FALSE(gate.is_open());
-  Stream other;  // would see an error that was left behind
+  Stream other;  // would fail if query() had left an error behind
   EXPECT_TRUE(runs(other));
   gate.open();
   stream.synchronize();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream that cannot keep up holds whoever enqueues more, so that its queue stays bounded.
+// A stream that is slower than its caller blocks the caller, so that its queue stays bounded.
 #include "support.hpp"
 
 namespace {
 using namespace runnel;
 using namespace conformance;
 
-/// Far above each backend's bound, far below what the cases enqueue.
+/// Far above every backend's bound, and far below what the cases enqueue.
 constexpr int most_waiting = 1 << 17;
 
 class QueueBound : public Conformance {

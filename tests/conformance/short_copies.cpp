@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of few bytes of ordinary memory on streams with nothing ahead, which the calling thread may carry itself.
+// Copies of a few bytes of pageable memory on idle streams. The calling thread may do such a copy itself.
 #include <algorithm>
 #include <array>
 
@@ -34,7 +34,7 @@ TEST_F(ShortCopies, OfRowsBothWays) {
   struct Shape {
     std::size_t width, height, host_pitch, device_pitch;
   };
-  // A device takes its time over the last one.
+  // The last shape is slow on a device: each row has one byte.
   for (const Shape s : {Shape{1, 1, 3, 2}, Shape{100, 50, 128, 100}, Shape{1000, 200, 1000, 1024}, Shape{4096, 64, 4096, 4096},
                         Shape{1, 200 * kib, 2, 1}}) {
     Stream stream;
@@ -61,7 +61,8 @@ TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
   fill_bytes(stream, there.data(), 7, much);
   stream.synchronize();
   bool held = true;
-  for (int attempt = 0; held && attempt < 5; ++attempt) {  // on a busy machine a thread may be away for longer than that
+  for (int attempt = 0; held && attempt < 5;
+       ++attempt) {  // on a busy machine the thread may be descheduled for longer than the copies take
     copy(other, block, there);
     const Event begun = other.record_event();
     for (int i = 0; i < 15; ++i) copy(other, block, there);
@@ -71,7 +72,7 @@ TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
     stream.synchronize();
     other.synchronize();
   }
-  EXPECT_FALSE(held) << "the caller came back when another stream had finished";
+  EXPECT_FALSE(held) << "the call returned only after the other stream had finished";
   EXPECT_EQ(std::count(few.begin(), few.end(), 7), static_cast<std::ptrdiff_t>(few.size()));
 }
 

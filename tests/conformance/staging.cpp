@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of ordinary memory: many at once, more than there are channels to the device, and from memory of every sort.
+// Staged copies of pageable memory: more at the same time than there are channels to the device, and from memory of every sort.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ using Bytes = std::vector<unsigned char>;
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
-/// Random bytes, the same in every run, from which others are taken.
+/// Random bytes, which are the same in every run. The tests copy parts of them.
 const Bytes& noise() {
   static const Bytes bytes = [] {
     std::mt19937_64 random{1};
@@ -35,7 +35,7 @@ const Bytes& noise() {
   return bytes;
 }
 
-/// Carries rows up on one stream and down on another, and looks at every byte, those between the rows too.
+/// Copies rows to the device on one stream and back on another. arrived() checks every byte, those between the rows included.
 class RoundTrip {
  public:
   static constexpr std::size_t largest = 6 * mib;
@@ -91,7 +91,7 @@ TEST_F(Staging, SixteenThreadsOn32StreamsKeepEveryByte) {
   });
 }
 
-/// A stream with a staged copy up and one down.
+/// A stream with a staged copy to the device and one back.
 struct Line {
   explicit Line(std::size_t bytes) : size{bytes}, there{bytes, stream}, back(bytes) {}
   void enqueue() {
@@ -99,7 +99,7 @@ struct Line {
     copy_bytes(stream, back.data(), there.data(), size, Pageable::stage);
   }
   void expect_arrived() {
-    ASSERT_TRUE(stream.synchronize_for(2 * patience)) << "a stream waits for what stands behind it";
+    ASSERT_TRUE(stream.synchronize_for(2 * patience)) << "a stream waits for work that is behind it in the same channel";
     ASSERT_EQ(std::memcmp(back.data(), noise().data(), size), 0);
   }
   std::size_t size;
@@ -115,7 +115,7 @@ std::vector<std::unique_ptr<Line>> lines(std::size_t count, std::size_t bytes) {
   return all;
 }
 
-// Nothing that a stream waits for may stand behind another stream's wait, whichever streams share a channel.
+// Streams share channels, and a channel runs its work in order. What a stream waits for must never be behind another stream's wait.
 TEST_F(Staging, MoreBlockedStreamsThanChannels) {
   const auto all = lines(40, 700 * 1024);
   Stream held;
@@ -141,7 +141,7 @@ TEST_F(Staging, ThreadsThatFillAllChannelsFinish) {
   for (const auto& line : all) line->expect_arrived();
 }
 
-// A stream takes only so many commands ahead: some thousand. Run with RUNNEL_STAGING_CHUNK=512K this would be 800 pieces.
+// A stream accepts only some thousand pending commands. With RUNNEL_STAGING_CHUNK=512K this copy would be 800 pieces.
 TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   const std::size_t much = 400 * mib;
   const Bytes source(much, 6);
@@ -153,7 +153,7 @@ TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   const auto behind_a_gate = [&](auto copy_one) {
     Gate gate;
     gate.close_on(stream);
-    copy_bytes(stream, there.data(), source.data(), 700 * 1024);  // which the large one must not follow through small slots
+    copy_bytes(stream, there.data(), source.data(), 700 * 1024);  // uses small ring slots; the large copy behind it must use large ones
     copy_one();
     gate.open();
     stream.synchronize();
@@ -163,7 +163,7 @@ TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   EXPECT_TRUE(back == source);
 }
 
-/// Memory of the system, as a program may pass it in.
+/// Memory that mmap() made.
 class Mapping {
  public:
   Mapping(std::size_t bytes, int protection, int flags, int file = -1)
@@ -182,7 +182,7 @@ class Mapping {
   void* begin_;
 };
 
-/// A file without a name, with random bytes.
+/// A temporary file without a name, filled with random bytes.
 class File {
  public:
   explicit File(std::size_t bytes) : file_{std::tmpfile()} {
@@ -260,7 +260,7 @@ TEST_F(Staging, ReadOnlyPages) {
 TEST_F(Staging, HugePages) {
   const Mapping pages{8 * mib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
   ASSERT_TRUE(pages);
-  madvise(pages.data(), 8 * mib, MADV_HUGEPAGE);  // a wish
+  madvise(pages.data(), 8 * mib, MADV_HUGEPAGE);  // the system may ignore this
   expect_carried_down(pages.span().subspan(11, 7 * mib));
   expect_carried_up(pages.span().subspan(11, 7 * mib));
 }
@@ -277,15 +277,15 @@ TEST_F(Staging, PartlyRegisteredMemory) {
     const HostRegistration registered{pages.data() + part.first * page, part.count * page};
     expect_carried_up(pages.span());
     expect_carried_down(pages.span());
-    expect_carried_up(pages.span().subspan(part.first * page + 10, 12 * page));  // out of it
+    expect_carried_up(pages.span().subspan(part.first * page + 10, 12 * page));  // from the registered part to the pageable part
     expect_carried_down(pages.span().subspan(part.first * page + 10, 12 * page));
     if (part.first == 0) continue;
-    expect_carried_up(pages.span().subspan((part.first - 4) * page + 10, 8 * page));  // and into it
+    expect_carried_up(pages.span().subspan((part.first - 4) * page + 10, 8 * page));  // from the pageable part to the registered part
     expect_carried_down(pages.span().subspan((part.first - 4) * page + 10, 8 * page));
   }
 }
 
-/// Ordinary memory of which some pages are registered, each range by itself.
+/// Pageable memory of which some ranges of pages are registered.
 class PartlyRegistered {
  public:
   using Pages = std::vector<std::pair<std::size_t, std::size_t>>;  // the first page, and how many
@@ -336,15 +336,15 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
 
 TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   if (!device().stream_memory_operations() && !host_functions_overlap())
-    GTEST_SKIP() << "host functions carry the bytes, and the gate is the one that runs";
-  constexpr std::size_t bytes = 4 * mib;  // no more than a ring holds: the workers get done with all of it
+    GTEST_SKIP() << "host functions copy the bytes, and the runtime runs only the gate's function";
+  constexpr std::size_t bytes = 4 * mib;  // a ring holds all of it, so the workers can finish
   Stream held;
   std::vector<Stream> streams(9);
   std::vector<DeviceBuffer<unsigned char>> there;
   for (const Stream& stream : streams) there.emplace_back(bytes, stream);
   const Bytes source{noise().begin(), noise().begin() + bytes};
   for (const Stream& stream : streams) stream.synchronize();
-  // Which streams share a channel with `held`.
+  // Find the streams that share a channel with `held`.
   std::vector<std::size_t> beside, free;
   {
     Gate gate;
@@ -357,7 +357,7 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   for (const Stream& stream : streams) stream.synchronize();
   Gate gate;
   gate.close_on(held);
-  // These streams do not read what the workers bring.
+  // The streams beside `held` are blocked too, so they do not read what the workers write to their rings.
   for (const std::size_t i : beside) copy(streams[i], there[i], source);
   for (const std::size_t i : free) {
     copy(streams[i], there[i], source);
@@ -381,8 +381,8 @@ TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
   expect_carried_down(block);
 }
 
-/// The copy ends in that error at the next synchronize, and the stream goes on; whether the memory was spoilt while the copy had to wait,
-/// or before, on a stream that is idle.
+/// Expects that synchronize() throws `expected` and that the stream continues. `spoil` makes the memory inaccessible: before the copy if
+/// the stream is `idle`, else while the copy waits behind a gate.
 template <class Spoil>
 void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool idle, Spoil spoil) {
   Stream stream;
@@ -416,13 +416,13 @@ struct Spoilt {
   bool up, idle;
   std::size_t bytes;
 };
-// A driver that is left a few bytes for a device reads them itself.
+// Copies of 3000 bytes to the device are left out: a driver reads so few bytes itself.
 constexpr std::array spoilt_copies{Spoilt{true, false, size}, Spoilt{false, false, size},  Spoilt{true, true, size},
                                    Spoilt{false, true, size}, Spoilt{true, true, 100'000}, Spoilt{false, true, 100'000},
                                    Spoilt{false, true, 3000}};
 
 TEST_F(Staging, ATruncatedMappedFileIsAnError) {
-  if (!pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
+  if (!pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   for (const Spoilt& s : spoilt_copies) {
     const File file{s.bytes};
     const Mapping mapping{s.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number()};
@@ -433,7 +433,7 @@ TEST_F(Staging, ATruncatedMappedFileIsAnError) {
 }
 
 TEST_F(Staging, PagesWithoutPermissionAreAnError) {
-  if (!pages_can_be_asked_about()) GTEST_SKIP() << "nothing is staged here, or the system is older than Linux 6.11";
+  if (!pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   for (const Spoilt& s : spoilt_copies) {
     const Mapping pages{s.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
     ASSERT_TRUE(pages);

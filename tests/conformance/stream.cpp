@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 14 to 29: making streams, their priorities, their identity.
+// Making streams, their priorities and their identity.
 #include <climits>
 #include <cstring>
 #include <map>
@@ -153,7 +153,7 @@ TEST_F(Streams, PrintWithoutCallingTheRuntime) {
   out << *stream;
   EXPECT_EQ(out.str(), expected);
 
-  // Where the runtime may not be used: inside a host function, and when there is no stream any more.
+  // Printing works where the runtime may not be used: inside a host function, and after the stream is destroyed.
   auto inside = std::make_shared<std::string>();
   stream->launch_host_func([inside, view] { *inside = to_string(view); });
   stream->synchronize();

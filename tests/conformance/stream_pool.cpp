@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 30 to 33, for a pool whose streams have one holder at a time.
+// StreamPool. Each of its streams has one holder at a time.
 #include <set>
 
 #include "support.hpp"
@@ -111,7 +111,7 @@ TEST_F(StreamPools, LeasesMoveAndOutliveThePool) {
     pool.reset();
     EXPECT_TRUE(runs(lease));
     StreamLease moved{std::move(lease)};
-    EXPECT_FALSE(lease.valid());  // NOLINT: what moved-from means is the case
+    EXPECT_FALSE(lease.valid());  // NOLINT: this test uses moved-from objects
     EXPECT_EQ(code_of([&] { lease.synchronize(); }), errc::invalid_handle);
     EXPECT_TRUE(runs(moved));
   }

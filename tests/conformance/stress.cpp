@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 229 to 233 without 232: many threads, many streams, random graphs.
+// Many threads, many streams, and random graphs of work.
 #include <cstdlib>
 #include <random>
 
@@ -27,7 +27,7 @@ TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
   });
   stream.synchronize();
   EXPECT_EQ(count, threads * each);
-  EXPECT_TRUE(in_order) << "the order of a thread was not kept";
+  EXPECT_TRUE(in_order) << "functions of one thread ran out of order";
 }
 
 TEST_F(Stress, ManyRoundTripsOnManyStreams) {
@@ -55,9 +55,9 @@ TEST_F(Stress, ManyRoundTripsOnManyStreams) {
   }
 }
 
-/// Operations on cells, spread over streams in random order. Two that touch one cell, unless both only read it, are ordered by the
-/// stream, by an event, by wait_stream or through the host; all others may run in any order. So every right run ends with what a
-/// sequential one gives, and a missing order shows as another value.
+/// Random operations on cells, spread over streams. Two operations on the same cell are ordered, unless both only read it: by the stream,
+/// by an event, by wait_stream() or through the host. All other operations may run in any order. So a correct run has the result of a
+/// sequential run, and a lost dependency gives another value.
 class RandomGraph {
  public:
   explicit RandomGraph(std::uint32_t seed) : random_{seed} {

@@ -43,7 +43,7 @@ void* allocate(std::size_t bytes, std::align_val_t alignment) {
 }
 }  // namespace
 
-// The executable's replacements serve the library too.
+// The library uses these replacements of the executable too.
 void* operator new(std::size_t bytes) { return allocate(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
 void operator delete(void* block) noexcept { std::free(block); }
@@ -51,7 +51,7 @@ void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
 
-/// The executable's replacement serves the C++ library too; it passes the call on to the next definition.
+/// The C++ library uses this replacement too. It calls the next definition.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) noexcept {
   if (threads_until_fault.load() != never && threads_until_fault.fetch_sub(1) <= 0) return EAGAIN;
   static const auto next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
@@ -59,7 +59,7 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 }
 
 namespace {
-/// What the library keeps for later is given back in the end, so that a leak checker sees only what was lost.
+/// Frees at the end what the library keeps for reuse, so that a leak checker reports only real leaks.
 class GiveBack : public testing::Environment {
   void TearDown() override {
     if (runnel::Device::count() == 0) return;
@@ -144,19 +144,19 @@ std::string owned_objects() {
 void Conformance::SetUp() {
   if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_none();
   scratch_.emplace(std::size_t{4096});
-  // The first fill may load code onto the device, which waits for the device; later a gate may be closed.
+  // The first fill may load code onto the device, which waits for the device. So fill once before a test closes a gate.
   EXPECT_TRUE(runs(Device::current().default_stream()));
   found_.emplace(Found{Device::current(), current_stream(), owned_objects()});
 }
 
 void Conformance::TearDown() {
   if (!found_) return;
-  EXPECT_EQ(Device::current(), found_->device) << "the test left another device current";
-  EXPECT_EQ(current_stream(), found_->stream) << "the test left another stream current";
+  EXPECT_EQ(Device::current(), found_->device) << "the test changed the current device";
+  EXPECT_EQ(current_stream(), found_->stream) << "the test changed the current stream";
   for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
-  // What a host function destroys is destroyed a little later.
+  // Objects that a host function destroys are released a little later.
   static_cast<void>(eventually([&] { return owned_objects() == found_->objects; }));
-  EXPECT_EQ(owned_objects(), found_->objects) << "the test left objects behind";
+  EXPECT_EQ(owned_objects(), found_->objects) << "the test left objects alive";
 }
 
 bool Conformance::runs(StreamRef stream) {

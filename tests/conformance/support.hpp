@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the cases share. Two rules keep them true on a GPU as well: order is shown with one closed gate at a time (a runtime may run
-/// all host functions on one thread), and memory is allocated before a gate closes and freed after it opened (both may wait for the
-/// device), so declare buffers first and the gate last.
+/// What the test cases share. Two rules make the cases valid on a GPU too:
+/// 1. A test closes one gate at a time, because a runtime may run all host functions on one thread.
+/// 2. A test allocates memory before it closes a gate and frees it after the gate is open, because both may wait for the device.
+///    So declare buffers first and the gate last.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <latch>
 #include <memory>
@@ -22,58 +22,30 @@
 #include <utility>
 #include <vector>
 
+#include "../support/eventually.hpp"
+#include "../support/gate.hpp"
+
 namespace conformance {
 
-/// No wait of a test ends before this but by what it waits for; a test that runs into it fails.
+/// The longest time that a test waits for anything. A test that waits longer fails.
 inline constexpr std::chrono::seconds patience{30};
 
-/// Holds streams until opened. It opens when it dies, and by itself when patience ends, so that no failure becomes a hang.
-class Gate {
+/// Blocks streams until the test opens it. It fails the test if a stream had to continue because `patience` was over.
+class Gate : public test_support::Gate {
  public:
-  Gate() = default;
+  Gate() : test_support::Gate{patience} {}
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   ~Gate() {
     open();
-    EXPECT_FALSE(state_->forced) << "the gate had to be forced: something waited for work behind it";
+    EXPECT_FALSE(was_forced()) << "the gate was never opened: the test waited for work that is behind the gate";
   }
 
-  /// Work submitted to the stream after this waits for open().
-  void close_on(runnel::StreamRef stream) {
-    stream.launch_host_func([state = state_] {
-      std::unique_lock lock{state->mutex};
-      ++state->reached;
-      state->changed.notify_all();
-      if (!state->changed.wait_for(lock, patience, [&] { return state->open; })) state->forced = true;
-    });
-  }
-  void open() {
-    const std::lock_guard lock{state_->mutex};
-    state_->open = true;
-    state_->changed.notify_all();
-  }
-  [[nodiscard]] bool is_open() const {
-    const std::lock_guard lock{state_->mutex};
-    return state_->open || state_->forced;
-  }
-  /// Waits until a stream stands at the gate, so that the function which waits there is the running task.
-  [[nodiscard]] bool reached() const {
-    std::unique_lock lock{state_->mutex};
-    return state_->changed.wait_for(lock, patience, [&] { return state_->reached > 0; });
-  }
-
- private:
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    int reached = 0;
-    bool open = false;
-    std::atomic<bool> forced = false;
-  };
-  std::shared_ptr<State> state_ = std::make_shared<State>();
+  /// Blocks what is enqueued on the stream after this call until open().
+  void close_on(runnel::StreamRef stream) { stream.launch_host_func(blocking_function()); }
 };
 
-/// Entries in the order in which streams came to write them. What streams still hold of it outlives the test.
+/// Entries in the order in which streams wrote them. The entries live as long as a stream can still write one.
 class Log {
  public:
   void write(runnel::StreamRef stream, std::string entry) const {
@@ -102,7 +74,7 @@ class Log {
 
 using Entries = std::vector<std::string>;
 
-/// The code of the runnel::Error that `f` throws, 0 if it throws nothing. What is thrown must say what was attempted.
+/// The code of the runnel::Error that `f` throws; `nothing_thrown` if it throws nothing. Checks that the error names its operation.
 template <class F>
 [[nodiscard]] std::error_code code_of(F&& f) {
   try {
@@ -116,18 +88,13 @@ template <class F>
 }
 inline const std::error_code nothing_thrown{};
 
-/// For what other threads do in their own time.
+/// Waits until `holds()` is true. Returns false if that takes longer than `patience`.
 template <class Predicate>
 [[nodiscard]] bool eventually(Predicate&& holds) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return test_support::eventually(patience, std::forward<Predicate>(holds));
 }
 
-/// Runs `f(0)` to `f(n - 1)` on threads of their own, all at once.
+/// Runs `f(0)` to `f(n - 1)` at the same time, each on a thread of its own.
 template <class F>
 void on_threads(int n, F&& f) {
   std::latch start{n};
@@ -138,7 +105,7 @@ void on_threads(int n, F&& f) {
       try {
         f(i);
       } catch (const std::exception& error) {
-        ADD_FAILURE() << "thrown on a thread: " << error.what();
+        ADD_FAILURE() << "a thread threw: " << error.what();
       }
     });
   for (auto& thread : threads) thread.join();
@@ -148,8 +115,8 @@ void on_thread(F&& f) {
   on_threads(1, [&](int) { f(); });
 }
 
-/// Whether `f`, which waits for what the gate holds, returned only after the gate was opened. The clock gives a wrong `f` the time to
-/// return too early; a right one passes at any speed.
+/// Requires: `f` waits for work behind the gate. Opens the gate, and returns whether `f` returned only after that. An `f` that does not
+/// wait gets 20 ms to return too early; an `f` that waits passes at any speed.
 template <class F>
 [[nodiscard]] bool held_by(Gate& gate, F&& f) {
   std::atomic<bool> returned{false};
@@ -158,7 +125,7 @@ template <class F>
     try {
       f();
     } catch (const std::exception& error) {
-      ADD_FAILURE() << "thrown while waiting: " << error.what();
+      ADD_FAILURE() << "the waiting function threw: " << error.what();
     }
     was_open = gate.is_open();
     returned = true;
@@ -170,24 +137,24 @@ template <class F>
   return was_open;
 }
 
-/// Bytes that tell their place, and other ones for each seed.
+/// Bytes that depend on their index and on the seed.
 [[nodiscard]] std::vector<unsigned char> pattern(std::size_t size, unsigned seed = 1);
 
-/// Keeps a stream, and the time between two events, busy for that long.
+/// Enqueues a host function that takes so long.
 void occupy(runnel::StreamRef stream, std::chrono::milliseconds time);
 
-/// While it lives, one call of operator new on any thread fails: the one of this number, counted from 1. One at a time.
+/// Makes call `number` of operator new throw, counted from 1 and over all threads. Requires: there is no other AllocationFault.
 class AllocationFault {
  public:
   explicit AllocationFault(long number) noexcept;
   AllocationFault(const AllocationFault&) = delete;
   AllocationFault& operator=(const AllocationFault&) = delete;
   ~AllocationFault();
-  /// Whether so many calls were made.
+  /// Whether that call was made, and so failed.
   [[nodiscard]] bool happened() const noexcept;
 };
 
-/// While it lives, no thread can be started, on any thread, after the first `spared` ones. One at a time.
+/// Makes the start of every thread fail, except the first `spared` ones. Requires: there is no other ThreadFault.
 class ThreadFault {
  public:
   explicit ThreadFault(long spared = 0) noexcept;
@@ -196,34 +163,34 @@ class ThreadFault {
   ~ThreadFault();
 };
 
-/// Calls of operator new on this thread so far, in the library too.
+/// The number of calls of operator new that this thread has made, those in the library included.
 [[nodiscard]] std::size_t allocations() noexcept;
-/// Bytes of the heap in use; 0 where the C library does not say.
+/// Bytes of the heap in use; 0 if the C library does not tell.
 [[nodiscard]] std::size_t heap_in_use() noexcept;
-/// A leak of a few bytes in each of 10,000 rounds is above this, what allocators keep for themselves below.
+/// Above what allocators keep for themselves, and below a leak of a few bytes in each of 10,000 rounds.
 inline constexpr std::size_t heap_slack = std::size_t{512} << 10;
 
-/// Whether RUNNEL_LONG_TESTS=1 asks for the sizes that take minutes.
+/// Whether the environment has RUNNEL_LONG_TESTS=1, which selects sizes that take minutes.
 [[nodiscard]] bool long_tests();
-/// Whether a host function that waits leaves host functions of other streams running. A GPU's runtime need not.
+/// Whether host functions of other streams can run while a host function blocks. A GPU's runtime may run one at a time.
 [[nodiscard]] bool host_functions_overlap();
 
-/// Whether streams are threads of this process instead of a GPU's queues.
+/// Whether streams run on threads of this process instead of a GPU.
 [[nodiscard]] bool streams_are_threads();
 
-/// Whether copies of ordinary memory are staged, and the system tells what it would do to whoever touches a page.
+/// Whether copies of pageable memory are staged, and the system can tell whether a page is accessible (Linux 6.11).
 [[nodiscard]] bool pages_can_be_asked_about();
 
-/// All counts that must be as before when a test ends; warm events stay, so they are not among them.
+/// The counts that a test must leave unchanged. Pooled events are not included, because the library keeps them for reuse.
 [[nodiscard]] std::string owned_objects();
 
-/// Each test must leave the current device, the current stream and the number of live objects as it found them.
+/// Checks that each test leaves the current device, the current stream and the number of live objects unchanged.
 class Conformance : public testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  /// Whether the stream gets a piece of work done, now, that is no host function.
+  /// Enqueues a fill and waits for it; false if that takes longer than `patience`. A fill runs even if a host function is blocked.
   [[nodiscard]] bool runs(runnel::StreamRef stream);
   [[nodiscard]] static runnel::Device device() { return runnel::Device::current(); }
 
@@ -238,7 +205,7 @@ class Conformance : public testing::Test {
   std::optional<Found> found_;
 };
 
-/// Skips where there is one device only.
+/// Skips the test if there is only one device.
 class TwoDevices : public Conformance {
  protected:
   void SetUp() override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's thread_local object that outlives the library's own ones uses the thread's default stream in its destructor.
+// The destructor of a user's thread_local object uses the thread's default stream after the library's own thread_local objects are gone.
 #include "support.hpp"
 
 namespace {
@@ -7,7 +7,7 @@ using namespace runnel;
 using namespace conformance;
 using ThreadEnd = Conformance;
 
-/// Enqueues on the thread's default stream when the thread ends.
+/// Enqueues on the thread's default stream while the thread ends.
 struct EnqueuesAtTheEnd {
   void arm(std::shared_ptr<std::atomic<int>> count, Device on) {
     ran = std::move(count);
@@ -28,7 +28,7 @@ TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
   const auto ran = std::make_shared<std::atomic<int>>(0);
   for (int i = 0; i < 20; ++i)
     on_thread([&, here = device()] {
-      at_the_end.arm(ran, here);  // constructed first, and so destroyed after all that the library makes
+      at_the_end.arm(ran, here);  // constructed first, so destroyed after everything that the library makes
       StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
     });
   device().synchronize();

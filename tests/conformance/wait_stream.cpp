@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases 84 to 91: one stream after another.
+// wait_stream().
 #include "support.hpp"
 
 namespace {

@@ -24,7 +24,7 @@ TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
   const Host<int*> from("from", n), to("to", n);
   const Data<int*> x("x", n);
   for (std::size_t i = 0; i < n; ++i) from(i) = static_cast<int>(i);
-  copy_async(s, x, from);  // the first ones make the stream's staging ring
+  copy_async(s, x, from);  // the first copies make the stream's staging ring
   copy_async(s, to, x);
   s.synchronize();
   for (std::size_t i = 0; i < n; ++i) from(i) = static_cast<int>(n - i);
@@ -74,7 +74,7 @@ TEST(KokkosCopies, RowsColumnsAndBlocks) {
       const bool copied = (i >= 3 && i < 11 && j >= 5 && j < 25) || i == 15 || j == 2;
       ASSERT_EQ(back(i, j), copied ? all(i, j) : 0) << "at " << i << ", " << j;
     }
-  // A column, gathered into a row.
+  // A column is copied into contiguous memory.
   const Host<int*> line("line", 20);
   copy_async(s, line, column(device));
   s.synchronize();
@@ -144,7 +144,7 @@ TEST(KokkosCopies, ViewsOverBuffers) {
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(host(i), 3 * i + 1);
 }
 
-// The ranges of copy() and fill() lie side by side.
+// copy() and fill() take contiguous ranges; views may have strides.
 static_assert(!runnel::detail::memory_range<Host<int*>> && runnel::detail::memory_range<std::vector<int>>);
 
 TEST(KokkosCopies, ConstSource) {

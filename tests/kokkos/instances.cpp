@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instance a stream has.
+// The execution space instance of a stream.
 #include <array>
 #include <climits>
 #include <mutex>
@@ -18,7 +18,7 @@ TEST(KokkosInstances, AStreamKeepsOneInstance) {
   const Space first = exec_space<Space>(s);
   EXPECT_EQ(first, exec_space<Space>(s));
   EXPECT_NE(first, exec_space<Space>(t));
-  EXPECT_NE(first, Space{}) << "the default instance's lock would be everybody's";
+  EXPECT_NE(first, Space{}) << "all streams would share the lock of the default instance";
 }
 
 TEST(KokkosInstances, AStreamKeepsOneInstancePerSpace) {
@@ -63,7 +63,7 @@ TEST(KokkosInstances, MovesWithItsStream) {
   EXPECT_EQ(exec, exec_space<Space>(t));
 }
 
-/// How deep the calling thread's stack of contexts is, where there is such a thing.
+/// The depth of the calling thread's stack of CUDA contexts; 0 without CUDA.
 std::size_t contexts() {
   std::size_t count = 0;
 #ifdef KOKKOS_ENABLE_CUDA
@@ -131,7 +131,7 @@ TEST(KokkosInstances, CurrentStream) {
   EXPECT_EQ(current_stream(), Device::current().default_stream());
 }
 
-/// Threads that run a kernel of that instance. concurrency() of 4.7 looks at the default instance.
+/// The number of threads that run a kernel of that instance. In Kokkos 4.7, concurrency() returns the default instance's number.
 template <class E>
 std::size_t threads_of(const E& exec) {
   std::mutex mutex;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needs a process of its own: Kokkos begins and ends once. `lifetime_cases <name>`; prints "passed" if nothing goes wrong. From
-// Kokkos 5.1 on, an instance that is there after finalize aborts.
+// Cases that need a process of their own, because Kokkos can be initialized and finalized only once. `lifetime_cases <name>` runs one
+// case and prints "passed" if nothing fails. From Kokkos 5.1 on, an instance that still exists after finalize aborts the program.
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -32,7 +32,7 @@ void outside_of_kokkos() {
   begin();
   const Data<int*> x("x", 5);
   enqueue_affine(s, x, 1, 4);
-  expect(values(s, x) == std::vector<int>(5, 4), "between, it works");
+  expect(values(s, x) == std::vector<int>(5, 4), "a launch between initialize and finalize works");
   const_cast<Data<int*>&>(x) = {};
   Kokkos::finalize();
   expect(use(), "exec_space after finalize is refused");
@@ -40,7 +40,7 @@ void outside_of_kokkos() {
   PinnedBuffer<int> memory{16};
   fill(s, memory, 3);
   s.synchronize();
-  expect(memory[15] == 3, "the stream itself goes on");
+  expect(memory[15] == 3, "the stream still works after finalize");
 }
 
 void finalize_before_streams() {
@@ -76,7 +76,7 @@ void work_pending_at_finalize() {
       }
   }
   Kokkos::finalize();
-  expect(seen[0] == 40, "finalize waits for what was launched, on destroyed streams too");
+  expect(seen[0] == 40, "finalize waits for all launched kernels, on destroyed streams too");
 }
 
 void exit_without_finalize() {
@@ -95,7 +95,7 @@ void instance_outlives_its_stream() {
     const StreamRef view = *s;
     const Space exec = kokkos::exec_space<Space>(*s);
     if constexpr (kokkos::device_space<Space>) {
-      // Nothing may use such an instance on a device, not even its destructor, so it is never destroyed here.
+      // On a device nothing may use such an instance, not even its destructor. So the test never destroys it.
       new Space{exec};
       s.reset();
       expect(code_of([&] { return kokkos::exec_space<Space>(view); }) == errc::invalid_handle, "the stream is refused");
@@ -105,7 +105,7 @@ void instance_outlives_its_stream() {
     } else {
       s.reset();
       const kokkos::ExecStream again{exec};
-      expect(again.exec() == exec, "on the host, an instance stands alone");
+      expect(again.exec() == exec, "on the host, an instance is usable without its stream");
       again.synchronize();
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module that a program opens, built with hidden symbols as such modules are: it shares no static of a header with the program.
+// A module that a program opens. It is built with hidden symbols, as such modules are, so it shares no static object with the program.
 #include "module.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the module offers to the program that opens it. It is named by the environment variable RUNNEL_KOKKOS_MODULE.
+/// The functions of the module for the program that opens it. The environment variable RUNNEL_KOKKOS_MODULE names the module.
 #pragma once
 
 #include "support.hpp"

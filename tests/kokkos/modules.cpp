@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program and a module that it opened at run time know each other's streams and instances.
+// A program, and a module that it opens at run time, recognise each other's streams and instances.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -13,8 +13,8 @@ class KokkosModules : public testing::Test {
  protected:
   void SetUp() override {
     const char* const name = std::getenv("RUNNEL_KOKKOS_MODULE");
-    if (name == nullptr) GTEST_SKIP() << "RUNNEL_KOKKOS_MODULE names no module";
-    void* const opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open: Kokkos calls what it registered until the end
+    if (name == nullptr) GTEST_SKIP() << "RUNNEL_KOKKOS_MODULE is not set";
+    void* const opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open, because Kokkos calls its functions until the end
     ASSERT_NE(opened, nullptr) << dlerror();
     const auto find = reinterpret_cast<decltype(&runnel_kokkos_module)>(dlsym(opened, "runnel_kokkos_module"));
     ASSERT_NE(find, nullptr) << dlerror();

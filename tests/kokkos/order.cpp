@@ -51,7 +51,7 @@ TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
   Stream held, free;
   const Data<int*> x("x", 10);
   const Host<int*> host("host", 10);
-  enqueue_affine(free, x, 0, 0);  // what is made at first use, a runtime may make only when no kernel runs
+  enqueue_affine(free, x, 0, 0);  // first use, which may have to wait until no kernel runs
   kokkos::copy_async(free, host, x);
   enqueue_affine(free, x, 0, 0);
   kokkos::copy_async(free, host, x);
@@ -61,7 +61,7 @@ TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
   ASSERT_TRUE(gate.reached());
   enqueue_affine(free, x, 1, 2);
   kokkos::copy_async(free, host, x);
-  EXPECT_TRUE(free.synchronize_for(conformance::patience)) << "it waits for the lock of the other's instance";
+  EXPECT_TRUE(free.synchronize_for(conformance::patience)) << "the stream waits for the lock of the other stream's instance";
   EXPECT_EQ(host(9), 2);
   EXPECT_FALSE(held.query());
   gate.open();
@@ -75,11 +75,11 @@ TEST(KokkosOrder, TwoLongKernelsOverlap) {
   for (int attempt = 0; attempt < 5 && best > 210; ++attempt) {
     const auto start = std::chrono::steady_clock::now();
     for (const auto& each : instances) enqueue_spin(each, std::chrono::milliseconds{200});
-    EXPECT_LT(milliseconds_since(start), 150) << "launching waited";
+    EXPECT_LT(milliseconds_since(start), 150) << "launch() blocked";
     for (const auto& each : instances) each.synchronize();
     best = std::min(best, milliseconds_since(start));
   }
-  EXPECT_LT(best, 300) << "one after the other is 400";
+  EXPECT_LT(best, 300) << "one kernel after the other takes 400 ms";
   std::printf("two kernels of 200 ms took %.1f ms\n", best);
 }
 
@@ -131,7 +131,7 @@ TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
   const auto made = kokkos::make_instances<Space>(2);
   const Space a = made[0].exec(), b = made[1].exec();
   const Data<int*> x("x", 1000);
-  Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 0, 0});  // what is made at first use, a runtime may make only when no kernel runs
+  Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 0, 0});  // first use, which may have to wait until no kernel runs
   enqueue_affine(made[0], x, 0, 0);
   made[1].synchronize();
   made[0].synchronize();
@@ -142,7 +142,7 @@ TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
     kokkos::wait(b, a);
     Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 2, 1});
   });
-  EXPECT_EQ(held, kokkos::host_space<Space>) << "only a host space's caller is held";
+  EXPECT_EQ(held, kokkos::host_space<Space>) << "wait() blocks the caller on a host space only";
   EXPECT_EQ(values(made[1], x), std::vector<int>(1000, 7));
 }
 
@@ -153,7 +153,7 @@ TEST(KokkosOrder, RoundTrips) {
   const Space own{};
   const auto instance = kokkos::as_stream(own);
   EXPECT_EQ(kokkos::exec_space<Space>(instance.stream()), own);
-  EXPECT_EQ(kokkos::as_stream(own).stream(), instance.stream()) << "an instance that is a stream already";
+  EXPECT_EQ(kokkos::as_stream(own).stream(), instance.stream()) << "an instance must always give the same stream";
 }
 
 TEST(KokkosOrder, AMoveOnlyFunctionRunsAndIsDestroyedOnce) {

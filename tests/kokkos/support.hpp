@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the cases share. One text for every execution space: RUNNEL_TEST_SPACE says which. Kernels are functors, because nvcc takes no
-/// KOKKOS_LAMBDA inside a test.
+/// What the test cases share. The cases are compiled once for each execution space, which RUNNEL_TEST_SPACE names. Kernels are functors,
+/// because nvcc does not accept KOKKOS_LAMBDA inside a test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../conformance/support.hpp"
+#include "spin.hpp"
 
 namespace kokkos_tests {
 using namespace runnel;
@@ -21,10 +22,10 @@ using conformance::nothing_thrown;
 
 using Space = RUNNEL_TEST_SPACE;
 using Policy = Kokkos::RangePolicy<Space>;
-/// A view that kernels of the space work on.
+/// A view in the memory of the execution space.
 template <class T>
 using Data = Kokkos::View<T, typename Space::memory_space>;
-/// A view in ordinary host memory.
+/// A view in pageable host memory.
 template <class T, class Layout = Kokkos::LayoutRight>
 using Host = Kokkos::View<T, Layout, Kokkos::HostSpace>;
 
@@ -38,16 +39,16 @@ inline void enqueue_affine(StreamRef stream, const Data<int*>& x, int a, int b) 
   kokkos::launch<Space>(stream, [=](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, x.extent_int(0)), Affine{x, a, b}); });
 }
 
-/// Runs until the flag is set; says that it runs.
+/// Sets flags[1], then runs until flags[0] is set.
 struct Hold {
   int* flags;
   KOKKOS_FUNCTION void operator()(int) const {
-    // Between host and device a volatile access is what is seen; Kokkos' atomics are the device's own.
+    // Volatile accesses are visible between host and device. Kokkos' atomics are for threads of the device only.
     KOKKOS_IF_ON_HOST((Kokkos::atomic_store(&flags[1], 1); while (Kokkos::atomic_load(&flags[0]) == 0){}))
     KOKKOS_IF_ON_DEVICE((volatile int* const seen = flags; seen[1] = 1; while (seen[0] == 0){}))
   }
 };
-/// Holds streams inside a kernel.
+/// Blocks streams inside a kernel.
 class KernelGate {
  public:
   KernelGate() { flags_[0] = flags_[1] = 0; }
@@ -60,7 +61,7 @@ class KernelGate {
     flags_.record_use(stream);
   }
   void open() { Kokkos::atomic_store(&flags_[0], 1); }
-  /// Waits until a kernel stands at the gate.
+  /// Waits until a kernel has reached the gate.
   [[nodiscard]] bool reached() {
     return conformance::eventually([&] { return Kokkos::atomic_load(&flags_[1]) == 1; });
   }
@@ -69,32 +70,12 @@ class KernelGate {
   PinnedBuffer<int> flags_{2};
 };
 
-/// Keeps its processor for that long.
-struct Spin {
-  long long nanoseconds;
-  KOKKOS_FUNCTION void operator()(int) const {
-    KOKKOS_IF_ON_HOST((const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds{nanoseconds};
-                       while (std::chrono::steady_clock::now() < end){}))
-    KOKKOS_IF_ON_DEVICE((const long long end = now() + nanoseconds; while (now() < end){}))
-  }
-  KOKKOS_FUNCTION static long long now() {
-#if defined __CUDA_ARCH__
-    long long time;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
-    return time;
-#elif defined __HIP_DEVICE_COMPILE__
-    return wall_clock64() * 10;  // 100 MHz
-#else
-    return 0;
-#endif
-  }
-};
 inline void enqueue_spin(StreamRef stream, std::chrono::milliseconds time) {
   const long long nanoseconds = std::chrono::nanoseconds{time}.count();
   kokkos::launch<Space>(stream, [=](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), Spin{nanoseconds}); });
 }
 
-/// All elements, once the stream has passed.
+/// Copies all elements to the host and waits for the stream.
 inline std::vector<int> values(StreamRef stream, const Data<int*>& x) {
   std::vector<int> all(x.extent(0));
   const Host<int*> host("values", x.extent(0));

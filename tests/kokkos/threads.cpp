@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kokkos::Threads, whose kernels run on the thread that initialized Kokkos and on no other.
+// Kokkos::Threads. Its kernels can be launched only from the thread that initialized Kokkos.
 #include <thread>
 
 #include "support.hpp"
@@ -16,7 +16,7 @@ TEST(KokkosThreads, LaunchComesAfterTheStreamsWork) {
     for (int i = 0; i < 100; ++i) x(i) = 4;
   });
   enqueue_affine(s, x, 2, 1);
-  EXPECT_EQ(x(99), 9) << "it runs in the call";
+  EXPECT_EQ(x(99), 9) << "the kernel runs within the call";
   s.launch_host_func([&] { seen = x(0); });
   s.synchronize();
   EXPECT_EQ(seen, 9);

@@ -9,7 +9,7 @@ using namespace runnel;
 
 namespace {
 
-/// Written apart from the library's own table, so that a slip in it is seen.
+/// Written independently of the library's table, so that the sweep notices a mistake in either.
 errc expected(int code) {
   switch (code) {
     case 2:
@@ -44,7 +44,7 @@ errc expected(int code) {
 
 Checker::Checker() : inspect_{reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"))} {
   if (inspect_ == nullptr) {
-    std::printf("not on a stand-in runtime: nothing can be made to fail\n");
+    std::printf("not on a stand-in runtime, so no call can be made to fail\n");
     std::exit(77);
   }
   const char* const text = std::getenv("STANDIN_FAULT");
@@ -61,7 +61,7 @@ StandinView Checker::view() const {
 
 Checker::Snapshot Checker::snapshot() const {
   const StandinView now = view();
-  // Once a stream is set, asking makes no runtime call; before that the first attempt of every scenario sets one.
+  // Once a current stream is set, reading it makes no runtime call. The first attempt of every scenario sets one.
   return {live_objects(), now.device, now.calls == 0 ? 0 : runnel::detail::current.id, now.last_error, now.capture_mode};
 }
 
@@ -80,12 +80,12 @@ void Checker::thrown(const char* what, const Error& error) {
   ++thrown_;
   seen_ = error.what();
   if (!now.faulted) violation("%s: threw without a fault: %s", what, error.what());
-  if (!now.sticky && thrown_ > 1) violation("%s: one fault, and a second exception: %s", what, error.what());
-  // That there is no device is said in words, with the number in them; that the time is not there yet, in words alone.
+  if (!now.sticky && thrown_ > 1) violation("%s: one fault caused a second exception: %s", what, error.what());
+  // Two errors have no native code: "no device" has the number in its text, and "not ready" of a time difference has no number.
   const bool no_device = ends_with(now.fault_call, "GetDeviceCount") && expected(fault_.code) == errc::no_device &&
                          std::strstr(error.what(), std::to_string(fault_.code).c_str()) != nullptr;
   const bool in_words = no_device || (fault_.code == 600 && ends_with(now.fault_call, "ElapsedTime"));
-  // HIP 5's call answers -1 and no more, which the library takes for a bad handle.
+  // HIP 5's function returns -1 without a reason, which the library reports as an invalid handle.
   if (ends_with(now.fault_call, "GetStreamDeviceId") && error.native_code() == 400) return;
   if (error.native_code() != (in_words ? 0 : fault_.code))
     violation("%s: native code %d instead of %d: %s", what, error.native_code(), fault_.code, error.what());
@@ -96,7 +96,7 @@ void Checker::thrown(const char* what, const Error& error) {
 }
 
 void Checker::compare(const char* what, const Snapshot& before, const StandinView& then) {
-  // Host functions of earlier calls go on meanwhile: of those there may be fewer.
+  // Host functions of earlier calls may finish meanwhile, so their number may be smaller.
   const auto counts = [&] { return live_objects(); };
   LiveObjects after = counts();
   if (!eventually([&] { return (after = counts()).host_functions <= before.live.host_functions; }))
@@ -109,46 +109,46 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   same("pinned blocks", before.live.pinned_blocks, after.pinned_blocks);
   same("device blocks", before.live.device_blocks, after.device_blocks);
   const Snapshot now = snapshot();
-  // Where no call works any more, the device cannot be set back either.
+  // If no call works any more, the library cannot restore the device.
   if (sound() && now.device != before.device) violation("%s: device %d was current, now %d", what, before.device, now.device);
   if (then.calls > 0 && now.stream != before.stream && before.stream != 0) violation("%s: another stream is current", what);
-  if (sound() && now.capture_mode != before.capture_mode) violation("%s: another capture mode is left behind", what);
+  if (sound() && now.capture_mode != before.capture_mode) violation("%s: the capture mode was not restored", what);
   if (sound() && now.last_error != before.last_error) violation("%s: last error %d left behind", what, now.last_error);
 }
 
-/// A fault that no caller hears of must be one that changes nothing for him.
+/// A fault that is not reported to the caller must not change anything for the caller.
 void Checker::absorbed(const char* what, const StandinView& now) {
   ++absorbed_;
   seen_ = what;
-  if (now.sticky) return;  // the next call says so
+  if (now.sticky) return;  // the next call reports the error
   const std::string_view call = now.fault_call;
   const bool is_query = ends_with(call, "Query");
-  // The pinned pool looks for blocks that streams have passed. One that cannot be asked about stays where it is, and another is taken.
+  // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot query, and takes another one.
   const std::string_view during = what;
   const bool looks_around = during.find("PinnedBuffer") != during.npos || during == "trim_pinned" || during == "fill, 12 bytes" ||
                             during.find("overlap, ") != during.npos;
   const bool is_look = looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") || ends_with(call, "EventRecord") ||
                                         ends_with(call, "EventCreateWithFlags") || ends_with(call, "StreamIsCapturing"));
-  const bool overlaps = during.find("overlap") == 0;  // it allocates again, less where its sizes are open
+  const bool overlaps = during.find("overlap") == 0;  // it retries, with less memory if its sizes are open
   const bool is_full = fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
                                             (overlaps && (ends_with(call, "MallocAsync") || ends_with(call, "Malloc"))));
-  // What was in flight when something else failed is waited for, and again if that fails.
+  // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
   const bool waits_again =
       during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"));
-  const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // asked for its side effect
-  const bool harmless = is_first_use || waits_again || is_look || is_full  // no memory: asked again once what is kept for later is freed
-                        || ends_with(call, "SetDevice")                    // setting back, which is tried again
+  const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // called for its side effect
+  const bool harmless = is_first_use || waits_again || is_look || is_full  // out of memory: retried after freeing what is kept for reuse
+                        || ends_with(call, "SetDevice")                    // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")                  // likewise
-                        || ends_with(call, "GetDeviceCount")               // counted again, to say why there is none
-                        || now.fault_in_release                            // the object is gone for its owner
-                        || (is_query && fault_.code == 600)                // not ready is an answer
-                        || fault_.code == 201;                             // "no context yet" makes the driver's functions start again
-  if (!harmless) violation("%s: went well although the runtime said %d", what, fault_.code);
+                        || ends_with(call, "GetDeviceCount")               // counted again, to find the reason for zero
+                        || now.fault_in_release                            // the owner has given up the object
+                        || (is_query && fault_.code == 600)                // "not ready" is a valid answer
+                        || fault_.code == 201;                             // "no context": the driver's functions are called again
+  if (!harmless) violation("%s: succeeded although the runtime returned %d", what, fault_.code);
   if (now.last_error != 0) violation("%s: last error %d left behind", what, now.last_error);
 }
 
 void Checker::finish() {
-  // Pinned blocks that streams have passed give back the events that say so.
+  // Freeing pinned blocks returns the events that guard their reuse.
   static_cast<void>(attempt("trim_pinned", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
     trim_staging();
@@ -159,15 +159,15 @@ void Checker::finish() {
     violation("%d callables were never destroyed, the library counts %zu", Callable::alive().load(), live_objects().host_functions);
   const LiveObjects live = live_objects();
   if (live.streams != 0 || live.events != 0 || live.pinned_blocks != 0 || live.device_blocks != 0)
-    violation("left: %zu streams, %zu events, %zu pinned, %zu device blocks", live.streams, live.events, live.pinned_blocks,
+    violation("still alive: %zu streams, %zu events, %zu pinned, %zu device blocks", live.streams, live.events, live.pinned_blocks,
               live.device_blocks);
-  // A refused destruction leaves the object with the runtime, and nobody could do more: asking again might destroy a successor.
+  // After a refused destruction the object stays with the runtime. Repeating the call could destroy a new object with the same handle.
   const std::size_t allowed = now.fault_in_release && fault_.form == "refused" ? 1 : 0;
-  // What is freed in stream order goes when the stream comes to it.
+  // Memory freed in stream order is released when the stream reaches the free.
   if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed; }))
     violation("the runtime still has %zu device blocks", view().device_blocks);
   if (now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
-  // Blocks that nobody can ask about any more keep the events of up to two streams.
+  // Blocks whose use can no longer be queried keep the events of up to two streams.
   const std::size_t known = live_objects().pooled_events + kept_events_ + 2 * pinned_statistics().cached_blocks;
   if (view().events > known + allowed) violation("the runtime has %zu events, the library knows of %zu", view().events, known);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What holds after each call into the library, whichever runtime call beneath it failed (docs/testing.md): one runnel::Error with the
-/// operation, the runtime's number and the code that follows from it; counts, current device, current stream and last error as before;
-/// the same call works when asked again.
+/// Checks the library after each call, whichever runtime call failed (docs/testing.md). The call throws one runnel::Error with the
+/// operation, the runtime's error number and the code for that number. Counts, current device, current stream and last error are
+/// unchanged. The same call works when it is repeated.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,10 +14,10 @@
 #include <cstring>
 #include <runnel/runnel.hpp>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "../standin/inspect.hpp"
+#include "../support/eventually.hpp"
 
 namespace sweep {
 
@@ -26,15 +26,10 @@ inline constexpr std::chrono::seconds patience{5};
 
 template <class Predicate>
 [[nodiscard]] bool eventually(Predicate&& holds) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds{50});
-  }
-  return true;
+  return test_support::eventually(patience, std::forward<Predicate>(holds), std::chrono::microseconds{50});
 }
 
-/// Counts its instances and calls: each must be destroyed once, and called once if the stream took it.
+/// A callable that counts its instances and calls. Each instance must be destroyed once, and called once if it was enqueued.
 class Callable {
  public:
   explicit Callable(std::atomic<int>* ran = nullptr) noexcept : ran_{ran} { ++alive(); }
@@ -63,24 +58,24 @@ class Checker {
  public:
   Checker();
 
-  /// Calls `f`, which must leave nothing behind when it throws, and again if the fault came up in it. False: the runtime is lost, and the
-  /// scenario should end here.
+  /// Calls `f`, and calls it again if it throws because of the fault. A call that throws must leave nothing behind. Returns false if the
+  /// runtime is lost: then the scenario should end.
   template <class F>
   [[nodiscard]] bool attempt(const char* what, F&& f);
-  /// What a scenario finds wrong by itself.
+  /// Reports a violation.
   [[gnu::format(printf, 2, 3)]] void violation(const char* format, ...);
   void require(bool holds, const char* what) {
     if (!holds) violation("%s", what);
   }
-  /// Whether data and order can be relied on: no lost context.
+  /// Whether the runtime still works, so that data and order can be checked. False once the context is lost.
   [[nodiscard]] bool sound() const { return !view().sticky; }
-  /// Whether the fault has come up.
+  /// Whether the fault has occurred.
   [[nodiscard]] bool faulted() const { return view().faulted; }
-  /// That many default streams, which never end, keep the event that others wait for.
+  /// Allows that `count` default streams, which are never destroyed, keep an event.
   void keeps_events(std::size_t count) { kept_events_ = count; }
-  /// The library makes that many streams of its own, for memory that outlives its stream or for overlap(), and keeps them.
+  /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream or for overlap().
   void keeps_streams(std::size_t count) { kept_streams_ = count; }
-  /// Once everything is destroyed.
+  /// Final checks. Requires: the scenario has destroyed all its objects.
   void finish();
   [[nodiscard]] int report(const char* scenario) const;
 
@@ -126,15 +121,15 @@ bool Checker::attempt(const char* what, F&& f) {
     } catch (const runnel::Error& error) {
       thrown(what, error);
     } catch (const std::exception& error) {
-      violation("%s: threw what is no runnel::Error: %s", what, error.what());
+      violation("%s: threw an exception that is no runnel::Error: %s", what, error.what());
     } catch (...) {
-      violation("%s: threw something unknown", what);
+      violation("%s: threw something that is no std::exception", what);
     }
     compare(what, before, then);
     if (!sound()) return false;
     if (violations_ > 20) return false;
   }
-  violation("%s: does not work when asked again", what);
+  violation("%s: the repeated call fails", what);
   return false;
 }
 

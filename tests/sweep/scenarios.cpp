@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Short programs over the public API for the fault sweep. `sweep_scenarios` lists them with the environment each wants; with a name it
-/// runs one, checks the invariants, and prints what it saw. Destructors run outside the attempts: nothing may come out of them.
+/// Short programs over the public API for the fault sweep. `sweep_scenarios` lists them with the environment that each one needs. With a
+/// name it runs one scenario, checks the invariants and prints a summary. Destructors run outside of attempts, because they must not
+/// throw.
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
+#include "../support/gate.hpp"
 #include "checker.hpp"
 
 namespace {
@@ -25,39 +25,18 @@ using namespace std::chrono_literals;
 constexpr Device first{0};
 constexpr Device second{1};
 
-/// Sets the thread's current stream, after which snapshots make no call.
+/// Sets the thread's current stream. After that, snapshots make no runtime call.
 bool begin(Checker& c) {
   return c.attempt("current_stream", [] { static_cast<void>(current_stream()); });
 }
 
-/// Holds a stream until opened.
-class Gate {
+/// Blocks a stream until the scenario opens it.
+class Gate : public test_support::Gate {
  public:
-  Gate() = default;
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  ~Gate() { open(); }
+  Gate() : test_support::Gate{patience} {}
   bool close_on(Checker& c, StreamRef stream) {
-    return c.attempt("close a gate", [&] {
-      stream.launch_host_func([state = state_, alive = Callable{}] {
-        std::unique_lock lock{state->mutex};
-        state->changed.wait_for(lock, patience, [&] { return state->open; });
-      });
-    });
+    return c.attempt("close a gate", [&] { stream.launch_host_func([wait = blocking_function(), alive = Callable{}] { wait(); }); });
   }
-  void open() {
-    const std::lock_guard lock{state_->mutex};
-    state_->open = true;
-    state_->changed.notify_all();
-  }
-
- private:
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool open = false;
-  };
-  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 std::vector<int> numbers(std::size_t n, int from = 1) {
@@ -66,12 +45,12 @@ std::vector<int> numbers(std::size_t n, int from = 1) {
   return v;
 }
 
-/// Work that is under way, on objects that are there before the fault: it must arrive, and the objects must stay usable.
+/// Work that is enqueued before the fault. It must complete with the right bytes, and its objects must stay usable.
 struct Bystander {
   std::optional<Stream> stream;
   std::optional<PinnedBuffer<int>> in, out;
   std::optional<DeviceBuffer<int>> between;
-  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after a scenario that had to stop
+  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after the scenario has ended early
 
   bool start(Checker& c) {
     if (!begin(c)) return false;
@@ -156,12 +135,12 @@ void events(Checker& c) {
   Gate gate;
   if (!gate.close_on(c, *other)) return;
   if (!c.attempt("Event of a stream", [&] { made.emplace(*other); })) return;
-  // What an event marked stays marked when recording it again fails.
+  // If recording again fails, the event keeps its previous record.
   if (!c.attempt("record again", [&] {
         try {
           made->record(*other);
         } catch (...) {
-          if (c.sound()) c.require(!made->query(), "a failed record forgot the one before");
+          if (c.sound()) c.require(!made->query(), "a failed record lost the previous record");
           throw;
         }
       }))
@@ -183,7 +162,7 @@ void timed_events(Checker& c) {
   if (!c.attempt("host function", [&] { b.stream->launch_host_func(Callable{}); })) return;
   if (!c.attempt("TimedEvent", [&] { stop.emplace(*b.stream); })) return;
   if (!c.attempt("synchronize", [&] { stop->synchronize(); })) return;
-  // 600 from the difference itself says "not ready", as it should.
+  // 600 from the difference itself correctly means "not ready".
   if (!c.attempt("difference", [&] { c.require(*stop - *start >= 0ns, "time runs backwards"); })) return;
   static_cast<void>(b.check(c));
 }
@@ -194,7 +173,7 @@ void event_options(Checker& c) {
   if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
   Event patient{EventOptions{.blocking_wait = true}};
   Event shared{EventOptions{.interprocess = true}};
-  // The native event is made at the first record; one that fails leaves a count behind only together with its event.
+  // The first record makes the native event. If it fails, the event is not counted unless it exists.
   if (!c.attempt("record a blocking event", [&] { patient.record(*stream); })) return;
   if (!c.attempt("record an interprocess event", [&] { shared.record(*stream); })) return;
   if (!c.attempt("synchronize", [&] { patient.synchronize(); })) return;
@@ -215,7 +194,7 @@ void event_moves_between_devices(Checker& c) {
         try {
           event.record(*far);
         } catch (...) {
-          if (c.sound()) c.require(!event.query() && event.device() == first, "a failed record forgot the one before");
+          if (c.sound()) c.require(!event.query() && event.device() == first, "a failed record lost the previous record");
           throw;
         }
       }))
@@ -261,7 +240,7 @@ void copies_pinned(Checker& c) {
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
   c.require(std::equal(in->begin(), in->end(), out->begin()), "wrong bytes");
   in.reset();
-  // The block was in use by the stream: it comes back once that is over.
+  // The stream used the block, so the pool hands it out again only once the stream is done.
   if (!c.attempt("PinnedBuffer again", [&] { in.emplace(4096U); })) return;
   static_cast<void>(b.check(c));
 }
@@ -283,10 +262,10 @@ void copies_small(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
-/// More pieces than a ring has slots.
+/// A copy that needs more pieces than a ring has slots.
 constexpr std::size_t large = (std::size_t{5} << 20) / sizeof(int);
 
-/// A copy that throws is done with the caller's memory: he may free it in the next line.
+/// A copy that throws no longer uses the caller's memory, so the caller may free the memory at once.
 void copies_staged(Checker& c, bool busy, std::size_t size) {
   Bystander b;
   if (!b.start(c)) return;
@@ -295,7 +274,7 @@ void copies_staged(Checker& c, bool busy, std::size_t size) {
   if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
   if (!c.attempt("DeviceBuffer", [&] { on_device.emplace(size, *stream); })) return;
   if (!busy && !c.attempt("synchronize", [&] { stream->synchronize(); })) return;
-  // Of the copies that went well; never freed, since where the runtime is lost nobody can wait for what is under way.
+  // The memory of the copies that succeeded. Never freed, because pending copies cannot be waited for if the runtime is lost.
   auto& in = *new std::vector<std::vector<int>>;
   auto& out = *new std::vector<std::vector<int>>;
   for (int i = 0; i < 2; ++i) {
@@ -354,7 +333,7 @@ void fills(Checker& c) {
   std::optional<DeviceBuffer<short>> two;
   std::optional<PinnedBuffer<Wide>> wide_out;
   std::optional<PinnedBuffer<short>> two_out;
-  // Never freed: functions that a broken runtime still calls fill them, and nobody can wait for that.
+  // Never freed: a broken runtime may still call functions that fill this memory, and the scenario cannot wait for them.
   auto& ordinary = *new std::vector<int>(100);
   auto& ordinary_wide = *new std::vector<Wide>(100);
   if (!c.attempt("DeviceBuffer", [&] { wide.emplace(1000U, *b.stream); })) return;
@@ -380,7 +359,7 @@ void fills(Checker& c) {
 void host_functions(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
-  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after a scenario that had to stop
+  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after the scenario has ended early
   for (int i = 0; i < 3; ++i)
     if (!c.attempt("host function", [&] { b.stream->launch_host_func(Callable{&ran}); })) return;
   if (!c.attempt("throwing host function", [&] { b.stream->launch_host_func([alive = Callable{}] { throw std::runtime_error{"mine"}; }); }))
@@ -400,11 +379,11 @@ void host_functions(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
-/// Functions that wait in a stream when the runtime is lost never run, and are destroyed all the same.
+/// Functions that are pending when the runtime is lost never run, but they are destroyed.
 void host_functions_queued(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
-  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after a scenario that had to stop
+  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after the scenario has ended early
   Gate gate;
   if (!gate.close_on(c, *b.stream)) return;
   for (int i = 0; i < 3; ++i)
@@ -423,9 +402,9 @@ void guards(Checker& c) {
   if (!c.attempt("Stream", [&] { other.emplace(); })) return;
   if (!c.attempt("StreamGuard", [&] {
         StreamGuard guard{*other};
-        c.require(current_stream() == *other, "not guarded");
+        c.require(current_stream() == *other, "the guard is not in effect");
         guard.reset(*b.stream);
-        c.require(current_stream() == *b.stream, "not guarded anew");
+        c.require(current_stream() == *b.stream, "reset() did not change the guarded stream");
       }))
     return;
   if (!c.attempt("StreamContext", [&] {
@@ -458,20 +437,20 @@ void guards_on_two_devices(Checker& c) {
   };
   if (!untouched("DeviceGuard", [&] {
         const DeviceGuard guard{second};
-        c.require(Device::current() == second, "not guarded");
+        c.require(Device::current() == second, "the guard is not in effect");
       }))
     return;
   if (!untouched("StreamGuard", [&] {
         const StreamGuard guard{*far};
-        c.require(Device::current() == second, "not guarded");
+        c.require(Device::current() == second, "the guard is not in effect");
       }))
     return;
   if (!untouched("StreamGuard, reset", [&] {
         StreamGuard guard{*here};
         guard.reset(*far);
-        c.require(current_stream() == *far, "not guarded");
+        c.require(current_stream() == *far, "the guard is not in effect");
         guard.reset(*b.stream);
-        c.require(current_stream() == *b.stream, "not guarded anew");
+        c.require(current_stream() == *b.stream, "reset() did not change the guarded stream");
       }))
     return;
   std::optional<StreamContext> there;
@@ -505,7 +484,7 @@ void buffers(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
   std::optional<Stream> other, shortlived;
-  c.keeps_streams(4);  // what frees memory behind other users
+  c.keeps_streams(4);  // streams that free memory after other streams have used it
   if (!c.attempt("Stream", [&] { other.emplace(); })) return;
   if (!c.attempt("Stream", [&] { shortlived.emplace(); })) return;
   for (int i = 0; i < 2; ++i) {
@@ -531,7 +510,7 @@ void native_handles(Checker& c) {
   if (!c.attempt("Stream", [&] { made.emplace(); })) return;
   const native::stream handle = made->release();
   made.reset();
-  // Until it is wrapped, the handle is the caller's, also when wrapping fails; so the last line of defence is a wrapper that must work.
+  // The caller owns the handle until it is wrapped, also if wrapping fails. So wrap it once more to destroy it.
   const bool done = c.attempt("from_native, take", [&] { wrapped.emplace(Stream::from_native(handle, first, Ownership::take)); });
   if (!done) {
     try {
@@ -553,11 +532,11 @@ void native_handles(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
-/// A block goes to nobody else while a stream may be at work on it, whatever failed when it was given back, or when its stream ended.
+/// The pool must not hand out a block while a stream may still use it, whatever failed when the block was freed or its stream destroyed.
 void pinned_given_back(Checker& c, bool stream_ends) {
   Bystander b;
   if (!b.start(c)) return;
-  constexpr std::size_t size = 4096;  // of a class of its own
+  constexpr std::size_t size = 4096;  // a size class of its own
   std::optional<Stream> stream;
   std::optional<DeviceBuffer<int>> there;
   std::optional<PinnedBuffer<int>> block;
@@ -585,13 +564,14 @@ void pinned_given_back(Checker& c, bool stream_ends) {
   if (!c.attempt("synchronize", [&] { end->synchronize(); })) return;
   if (!c.attempt("copy", [&] { copy(*b.stream, *others[0], *there); })) return;
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
-  c.require(std::count((*others[0]).begin(), (*others[0]).end(), 5) == static_cast<std::ptrdiff_t>(size), "another owner's bytes arrived");
+  c.require(std::count((*others[0]).begin(), (*others[0]).end(), 5) == static_cast<std::ptrdiff_t>(size),
+            "the copy read the bytes of the block's next owner");
   static_cast<void>(b.check(c));
 }
 void pinned_given_back_first(Checker& c) { pinned_given_back(c, false); }
 void pinned_given_back_last(Checker& c) { pinned_given_back(c, true); }
 
-/// The vendor's own function for captures, which the library has none for.
+/// Calls the vendor's function. The library itself has no functions for captures.
 template <class... Arguments>
 int vendor(const std::string& name, Arguments... arguments) {
   void* function = dlsym(RTLD_DEFAULT, ("cuda" + name).c_str());
@@ -599,7 +579,7 @@ int vendor(const std::string& name, Arguments... arguments) {
   return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
 }
 
-/// What the library does for itself in a capture leaves it whole, also where a call for that failed.
+/// Allocations and queries of the library must not end a capture, even if one of their runtime calls fails.
 void captures(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -615,7 +595,7 @@ void captures(Checker& c) {
   if (!c.attempt("synchronize", [&] { other->synchronize(); })) return;
   const native::stream handle = captured->native();
   bool capturing = false;
-  for (int i = 0; i < 2 && !capturing; ++i) {  // a fault may come up in the runtime's own calls too
+  for (int i = 0; i < 2 && !capturing; ++i) {  // the fault may also occur in these direct runtime calls
     static_cast<void>(vendor("StreamBeginCapture", handle, 0));
     static_cast<void>(vendor("GetLastError"));
     if (!c.attempt("is_capturing", [&] { capturing = captured->is_capturing(); })) return;
@@ -691,7 +671,7 @@ void two_devices(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
-/// What overlap() is given and has to give back.
+/// Input and output of overlap(). If run() throws, nothing may be written to the output afterwards.
 template <class Memory>
 struct Overlapped {
   Memory in, out, abandoned;
@@ -713,7 +693,7 @@ struct Overlapped {
   }
 };
 
-/// The second time with the streams that the first left.
+/// Calls overlap() twice. The second call uses the streams that the first call left.
 template <class Memory>
 void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
   Bystander b;
@@ -728,7 +708,7 @@ void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
     first_time->check(c);
     second_time->check(c);
   }
-  // Where the runtime is lost, nobody can wait for what is under way: then ordinary memory stays, as in copies_staged.
+  // If the runtime is lost, pending work cannot be waited for, so pageable memory is never freed, as in copies_staged.
   if (c.sound() || !std::is_same_v<Memory, std::vector<int>>) return;
   static_cast<void>(new std::optional{std::move(first_time)});
   static_cast<void>(new std::optional{std::move(second_time)});
@@ -742,7 +722,7 @@ void overlap_b(Checker& c) {
   overlaps<PinnedBuffer<int>>(c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::copy_compute_copy, .record_times = true}, 301);
 }
 
-/// From a source through a filter to a sink; the function fails in the middle, so that chunks are in flight when it does.
+/// From a source through a filter to a sink. The function throws at a chunk in the middle, while other chunks are in flight.
 void overlap_streamed(Checker& c) {
   c.keeps_streams(3);
   Bystander b;

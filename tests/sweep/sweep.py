@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails every runtime call of every scenario in turn, in each form and with each code, on a stand-in runtime. Each run must end by itself,
-in time, with exit status 0 and its own checks passed; the stand-in must have seen no misuse and no leak. Exits 1 if anything did not hold."""
+"""Makes every runtime call of every scenario fail once, in each form and with each code, on a stand-in runtime. Each run must end in time
+with exit status 0, so with all its checks passed, and the stand-in must report no misuse and no leak. Exits 1 if any run failed."""
 import argparse
 import collections
 import concurrent.futures
@@ -16,11 +16,11 @@ import tempfile
 import time
 
 FORMS = ["refused", "executed", "sticky"]
-# 600 is an answer of queries, so it is only tried there; 123456 is a number that nobody knows.
+# 600 ("not ready") is an answer of queries, so only queries return it. 123456 is an unknown error number.
 CODES = [2, 4, 35, 46, 100, 101, 201, 400, 700, 719, 900, 901, 902, 903, 904, 905, 906, 907, 908, 999, 123456]
 NOT_READY = 600
 MISUSE = ["double_destroy", "use_after_destroy", "unknown_handle", "wrong_device", "double_free", "use_after_free", "inside_host_function"]
-# A copy through pinned memory that fails gives its ring up, and the next one makes another: two blocks each.
+# A failed copy through pinned memory gives up its ring, and the next copy makes a new one. Each ring has two blocks.
 PINNED_KEPT = 4
 
 Run = collections.namedtuple("Run", "scenario call form code")
@@ -43,14 +43,14 @@ class Sweep:
             if not arguments.only or name in arguments.only:
                 self.scenarios[name] = dict(setting.split("=", 1) for setting in settings)
         self.base = {}
-        self.names = {}  # of the calls, by scenario and number
+        self.names = {}  # names of the calls, by scenario and number
         self.tried = 0
         self.calls_failed = set()
         self.never_came = 0
         self.failures = []
 
     def start(self, scenario, fault=None):
-        """The exit status (a word if there is none), the output, and the stand-in's report."""
+        """Returns the exit status (a text after a timeout), the output, and the stand-in's report."""
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report")
             environment = self.environment | self.scenarios[scenario] | {"STANDIN_REPORT": report}
@@ -76,7 +76,7 @@ class Sweep:
                 sys.exit(77)
             wrong = [f"exit status {status}"] if status != 0 else []
             if report is None:
-                wrong.append("no report of the stand-in: was it beneath?")
+                wrong.append("no report of the stand-in: is it in the loader's path?")
             else:
                 wrong += [f"{report[kind]} times {kind}" for kind in MISUSE if report[kind]]
                 wrong += [f"{report['live_device']} device blocks left"] if report["live_device"] else []
@@ -96,17 +96,17 @@ class Sweep:
             self.names[run.scenario, run.call] = report["fault_call"]
             self.calls_failed.add((run.scenario, run.call))
         else:
-            self.never_came += 1  # polling makes the number of calls vary a little
-        # Where no call works any more, a program cannot order one stream's work before the end of another stream's memory. overlap() could
-        # not either, so it must leave its memory alone.
+            self.never_came += 1  # the number of calls varies a little, because of polling
+        # Once no call works any more, a program cannot free a stream's memory after the work of another stream. overlap() cannot either, so
+        # it must not free its memory.
         unknowable = {"use_after_free"} if run.form == "sticky" and not run.scenario.startswith("overlap") else set()
         wrong += [f"{report[kind]} times {kind}" for kind in MISUSE if report[kind] and kind not in unknowable]
         refused_release = run.form == "refused" and any(word in report["fault_call"] for word in ("Destroy", "Free"))
         allowed = 1 if refused_release or "stays with its caller" in output else 0
         for kind, more in (("live_streams", allowed), ("live_device", allowed), ("live_pinned", allowed + PINNED_KEPT)):
             if run.form == "sticky" and kind != "live_streams":
-                continue  # nobody can say any more which streams have passed the memory
-            # How many streams the library makes for itself depends on how far others are: at most what the scenario says.
+                continue  # the library can no longer query which streams use the memory
+            # The number of streams that the library makes for itself depends on timing. The scenario prints the maximum.
             kept = re.search(r"keeps (\d+) streams", output) if kind == "live_streams" else None
             if report[kind] > max(base[kind], int(kept[1]) if kept else 0) + more:
                 wrong.append(f"{report[kind]} {kind}, without a fault {base[kind]}")
@@ -135,7 +135,7 @@ class Sweep:
                 future.result()
 
     def plan(self, codes, forms, seed):
-        """First every call once, refused, each with another code; then the rest, in an order that depends on the seed."""
+        """Returns two lists: first every call once, refused, with varying codes; then all other runs, in an order that depends on the seed."""
         shuffled = random.Random(seed)
         calls = [(scenario, call) for scenario in self.scenarios for call in range(1, self.base[scenario]["calls"] + 1)]
         turn = itertools.cycle(shuffled.sample(codes, len(codes)))
@@ -153,14 +153,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenarios", required=True, help="the program sweep_scenarios")
     parser.add_argument("--standin", required=True, help="the stand-in library")
-    parser.add_argument("--bounded", type=float, metavar="SECONDS", help="every call once, and more until this time; else everything")
+    parser.add_argument("--bounded", type=float, metavar="SECONDS", help="fail every call once, then continue until this time is over; default: all runs")
     parser.add_argument("--scheduler", default="eager")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=20, help="seconds that one run may take")
-    parser.add_argument("--only", nargs="*", help="these scenarios")
+    parser.add_argument("--limit", type=float, default=20, help="time limit of one run, in seconds")
+    parser.add_argument("--only", nargs="*", help="only these scenarios")
     parser.add_argument("--forms", nargs="*", default=FORMS, choices=FORMS)
     parser.add_argument("--codes", nargs="*", type=int, default=CODES)
-    parser.add_argument("--show", type=int, default=20, help="failures shown in full")
+    parser.add_argument("--show", type=int, default=20, help="how many failures to show in full")
     arguments = parser.parse_args()
 
     start = time.monotonic()
@@ -184,7 +184,7 @@ def main():
     print(f"{len(sweep.scenarios)} scenarios, {calls} calls ({len(sweep.calls_failed)} of them failed, each at least once) x "
           f"{len(arguments.forms)} forms x {len(arguments.codes) + (1 if not_ready else 0)} codes: {sweep.tried} of "
           f"{planned + len(not_ready)} runs in {time.monotonic() - start:.0f} s, scheduler {arguments.scheduler}, seed {arguments.seed}; "
-          f"in {sweep.never_came} the call never came; {len(sweep.failures)} failed")
+          f"in {sweep.never_came} the call did not happen; {len(sweep.failures)} failed")
     sys.exit(1 if sweep.failures else 0)
 
 

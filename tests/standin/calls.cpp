@@ -37,12 +37,12 @@ void report() {
   std::fclose(out);
 }
 
-// Runs after the program's own destructors: what they give back late is still counted as given back.
+// Runs after the program's own destructors, so that the report counts what they release.
 [[gnu::destructor(101)]] void at_exit() { report(); }
 
 void in_child() { forked = used.load(); }
 
-// CUDA calls no function that was launched into a context once an error has ended it.
+// After an error that loses the context, CUDA does not call the host functions that are enqueued in it.
 bool is_context_lost(int code) { return code == 214 || code == 220 || (700 <= code && code <= 719 && (code < 703 || code > 709)); }
 
 void first_use() {
@@ -52,7 +52,7 @@ void first_use() {
 }  // namespace
 
 Verdict begin_call(Call kind, const char* name) {
-  // A child has none of its parent's threads, and the mutex may be held by one of them.
+  // A forked child does not have the parent's threads, and one of them may have held the mutex.
   if (forked) return {vendor::not_initialized, false};
   first_use();
   const Lock lock{engine().mutex};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What every entry point does around its body: count, fail as asked, refuse inside host functions and in forked children, keep the
-/// thread's last error.
+/// What every entry point does around its body: it counts the call, makes it fail if STANDIN_FAULT says so, refuses it inside host
+/// functions and in forked children, and sets the thread's last error.
 #pragma once
 
 #include "engine.hpp"
@@ -11,23 +11,23 @@ namespace standin {
 
 enum class Call {
   plain,
-  makes,     ///< gives a handle or memory, or takes a function: one that fails did not, so `executed` is `refused`
-  releases,  ///< gives one back: still does so in a sticky state
+  makes,     ///< makes a handle or memory, or takes a function; a failed call makes nothing, so `executed` means `refused`
+  releases,  ///< destroys a handle or frees memory; works in a sticky state too
   anywhere,  ///< works without a device
 };
 
-/// The code to answer instead of doing the call, and whether to do it first.
+/// The code that the call returns, and whether the call is executed first.
 struct Verdict {
   int code = vendor::ok;
   bool execute = true;
 };
-/// Counts the call; `name` is the entry point's, for the report.
+/// Counts the call. `name` is the name of the entry point, for the report.
 Verdict begin_call(Call kind, const char* name);
 vendor::Error end_call(int code);
-/// Whether the calling thread's mode forbids what is in no stream's order; the captures for whose sake it does are broken off.
+/// Whether a capture forbids calls outside of stream order, given the capture mode of the calling thread. Breaks those captures.
 bool breaks_captures();
 
-/// `body(lock)` returns a vendor::Code, and runs with the engine's mutex held.
+/// Runs `body(lock)`, which returns a vendor::Code, with the engine's mutex held.
 template <class Body>
 vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
   const Verdict verdict = begin_call(kind, name);
@@ -44,16 +44,16 @@ vendor::Error call(Body&& body, const char* name = __builtin_FUNCTION()) {
   return call(Call::plain, static_cast<Body&&>(body), name);
 }
 
-/// What is in no stream's order, and so is refused where a capture could miss it: that breaks the capture off.
+/// The same for a call outside of stream order. A capture would miss such a call, so it is refused and breaks the capture.
 template <class Body>
 vendor::Error call_outside_captures(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
   return call(
       kind, [&](Lock& lock) -> int { return breaks_captures() ? vendor::capture_unsupported : body(lock); }, name);
 }
 
-// With the engine's mutex held; each returns a vendor::Code
+// Both return a vendor::Code. Requires: the engine's mutex is held.
 int device_of(vendor::StreamHandle handle, int& device);
-/// `count` elements of `width` bytes, each set to the bytes at `value`.
+/// Enqueues a fill of `count` elements of `width` bytes with the bytes at `value`.
 int fill_elements(void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle);
 
 }  // namespace standin

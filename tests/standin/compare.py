@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares, case by case, what became of the conformance suite on a real device and on a stand-in runtime. Every difference must have its
-reason in differences.txt beside this file, and every reason there must still be needed.
+"""Compares the outcome of each conformance test on a real device and on a stand-in runtime. Every difference must have a reason in
+differences.txt beside this file, and every reason there must still be needed.
 
 usage: compare.py REAL.json STANDIN.json      (both from --gtest_output=json:FILE, with the same number of devices)"""
 import json
@@ -19,7 +19,7 @@ def outcomes(report):
 
 
 def known_differences():
-    """The reasons, by case, outcome on the real device and outcome on the stand-in."""
+    """Returns the reasons by test, outcome on the real device, and outcome on the stand-in."""
     known = {}
     for line in (pathlib.Path(__file__).parent / "differences.txt").read_text().splitlines():
         if line and not line.startswith("#"):
@@ -38,7 +38,7 @@ def main():
     for row in sorted(differing):
         print("{:60s} real {:8s} stand-in {:8s} {}".format(*row, known.get(row, "NOT EXPLAINED")))
     for row in sorted(known.keys() - differing):
-        print("{:60s} real {:8s} stand-in {:8s} explained, but not so any more".format(*row))
+        print("{:60s} real {:8s} stand-in {:8s} no longer differs: remove it from differences.txt".format(*row))
     print(f"{len(real)} cases on the real device, {len(standin)} on the stand-in, {len(differing)} differ, "
           f"{len(differing - known.keys())} of them unexplained")
     sys.exit(differing != known.keys())

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t staged_at_the_call = std::size_t{64} << 10U;
 
-// Rows of bytes: one row for the plain forms.
+// Rows of bytes. A flat copy has one row.
 struct Rows {
   std::byte* begin;
   std::size_t pitch;
@@ -26,7 +26,7 @@ Rows rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t h
   return {static_cast<std::byte*>(const_cast<void*>(begin)), pitch, width, height};
 }
 
-// Counts a use after free, and is false for one and for bytes beyond the end of a block.
+// Returns false for freed memory, which it counts as misuse, and for bytes beyond the end of a block.
 bool valid(const Rows& side) {
   if (state().blocks.of(side.begin).kind == Memory::freed) ++state().misuse.use_after_free;
   return state().blocks.holds(side.begin, side.range().size);
@@ -34,7 +34,7 @@ bool valid(const Rows& side) {
 
 Memory kind_of(const Rows& side) { return state().blocks.of(side.begin).kind; }
 
-// Whoever reads the destination too early reads this, every time.
+// Overwrites the destination, so that a program that reads it too early always reads wrong bytes.
 void poison(const Rows& to, const Range* from) {
   const Range target = to.range();
   const bool overlaps = from != nullptr && target.begin < from->begin + from->size && from->begin < target.begin + target.size;
@@ -48,7 +48,7 @@ void poison(const Rows& to, const Range* from) {
   }
 }
 
-// A block may be freed, wrongly, between the call and the copy.
+// A wrong program may free a block between the call and the copy.
 bool still_valid(const Rows& to, const Rows* from) {
   const Lock lock{engine().mutex};
   return valid(to) && (from == nullptr || valid(*from));
@@ -69,8 +69,8 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   operation->touches = {to.range(), from.range()};
   bool blocks = kind_of(to) == Memory::pageable || (to_host && from_host) || (kind_of(from) == Memory::pageable && !small);
 
-  // CUDA reads few bytes of pinned memory at the call, too, where the stream's own work is done, whatever it has to wait for because of the
-  // default stream: seen on an H200 (CUDA 13.0) with 1000 bytes, not with 30,000.
+  // CUDA reads a few bytes of pinned memory within the call too, if the stream's own work is done. Pending work of the default stream does
+  // not matter. Seen on an H200 (CUDA 13.0) with 1000 bytes, not with 30,000.
   const OperationPtr own = stream->kind == StreamKind::legacy ? stream->last : stream->own_last();
   const bool taken_early = kind_of(from) == Memory::pinned && from.width * from.height <= 4096 && (own == nullptr || own->done);
   if (((kind_of(from) == Memory::pageable && small) || (taken_early && !stream->capturing())) && !to_host) {
@@ -94,8 +94,8 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   return vendor::ok;
 }
 
-// `value` is repeated along each row. Pinned memory too is filled without holding the caller, whatever CUDA's documentation says: seen on
-// an H200, driver 580, CUDA 13.0.
+// Repeats `value` along each row. A fill of pinned memory does not block the caller either, contrary to CUDA's documentation: seen on an
+// H200 (driver 580, CUDA 13.0).
 int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle handle) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;

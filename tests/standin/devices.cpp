@@ -14,7 +14,7 @@ bool exists(int device) { return 0 <= device && device < settings().devices; }
 
 bool reachable(int device, int peer) { return settings().peers && device != peer; }
 
-// One answer per attribute that runnel asks for; an attribute without a row here is refused.
+// The value of each attribute that runnel queries. Other attributes are refused.
 int attribute(int& value, vendor::Attribute which) {
   switch (static_cast<int>(which)) {
 #ifdef STANDIN_CUDA
@@ -40,7 +40,7 @@ int attribute(int& value, vendor::Attribute which) {
       value = settings().pools ? 1 : 0;
       return vendor::ok;
 #else
-    // no copy engines: HIP 5 refuses that one on AMD
+    // No case for the number of copy engines: HIP 5 refuses this attribute on AMD.
     case hipDeviceAttributeMultiprocessorCount:
       value = 110;
       return vendor::ok;
@@ -71,7 +71,7 @@ extern "C" {
 
 vendor::Error API(GetDeviceCount)(int* count) {
   return call(Call::anywhere, [&](Lock&) {
-    if (settings().devices == 0) return vendor::no_device;  // the output stays as it was
+    if (settings().devices == 0) return vendor::no_device;  // leaves the output unchanged
     *count = settings().devices;
     return vendor::ok;
   });
@@ -116,7 +116,9 @@ vendor::Error API(DeviceSynchronize)() {
 vendor::Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
   return call([&](Lock&) {
     *total = settings().memory;
-    *free = *total - std::min(*total, state().blocks.used(this_thread().device));  // more, where allocations count on pending frees
+    *free = *total -
+            std::min(*total,
+                     state().blocks.used(this_thread().device));  // the used bytes can exceed the total, if allocations reuse pending frees
     return vendor::ok;
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The driver functions that runnel asks the CUDA runtime for. A context is a device's number and one, so that it is not null.
+/// The driver functions that runnel gets from the CUDA runtime. A context is the device's number plus one, so that it is not null.
 #include "calls.hpp"
 
 #ifdef STANDIN_CUDA
@@ -20,7 +20,7 @@ namespace {
 
 thread_local std::vector<std::uintptr_t> contexts;
 
-/// The driver's functions leave the runtime's last error as it is.
+/// The driver's functions do not change the runtime's last error.
 template <class Body>
 int driver_call(Body&& body, const char* name) {
   const int last_error = this_thread().last_error;

@@ -58,7 +58,7 @@ void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& 
   if (also != stream.last) after(also);
   if (stream.kind == StreamKind::legacy) {
     for (const auto& [id, last] : order.blocking) after(last);
-    order.blocking.clear();  // from now on behind the legacy stream's own last one
+    order.blocking.clear();  // later work is ordered after them through the legacy stream's last operation
     order.legacy = operation;
   } else if (stream.kind == StreamKind::blocking) {
     after(order.legacy);
@@ -170,7 +170,7 @@ std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
                                           : *std::min_element(found.begin(), found.end(), older);
 }
 
-// One thread per operation that is running: a host function that blocks never holds up another stream.
+// Each running operation has a thread of its own, so a host function that blocks does not delay other streams.
 void Engine::work() {
   constexpr int idle_at_most = 4;
   Lock lock{mutex};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What runs beneath the stand-in's entry points: a graph of operations, the threads that run them, and the order they choose.
-/// Written apart from runnel's host backend, and sharing nothing with it, so that one's mistake cannot hide the other's.
+/// The implementation behind the stand-in's entry points: a graph of operations, the threads that run them, and the order of execution.
+/// It is written independently of runnel's host backend and shares no code with it, so that a mistake in one shows in the other.
 #pragma once
 
 #include <chrono>
@@ -29,15 +29,15 @@ struct Operation {
   std::function<void()> run;
   std::vector<Range> touches;
   bool is_host_function = false;
-  bool is_mark = false;  // an event's record: no work of the stream
-  bool opaque = false;   // a host function, or a wait for the host: nobody knows what it reads or orders
+  bool is_mark = false;  // an event's record, which does not count as work of the stream
+  bool opaque = false;   // a host function, or a wait for the host: it is unknown which memory it uses
 
   std::uint64_t number = 0;
   int device = 0;
-  std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand can be passed on
+  std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand reaches them
   std::vector<std::shared_ptr<Operation>> after;
   std::size_t unmet = 0;
-  std::size_t* counted = nullptr;  // in its channel
+  std::size_t* counted = nullptr;  // the number of pending operations of its channel
   bool demanded = false;
   bool begun = false;
   bool done = false;
@@ -48,12 +48,12 @@ using OperationPtr = std::shared_ptr<Operation>;
 
 enum class StreamKind { blocking, independent, legacy };
 
-/// From a stream's begin to its end of capture: what is submitted to it, and to streams that join by an event, is counted, not run.
+/// A capture of a stream. Operations that are submitted to the stream, or to streams that join by an event, are counted but not run.
 struct Capture {
   std::uint64_t origin = 0;      // the stream's id
   bool blocking = false;         // whether that stream orders with the legacy default stream
   int mode = 0;                  // as the vendor numbers them
-  const void* thread = nullptr;  // the one that began it: its ThreadState
+  const void* thread = nullptr;  // the ThreadState of the thread that began the capture
   std::size_t nodes = 0;
   bool broken = false;
   bool ended = false;
@@ -66,14 +66,14 @@ struct Stream {
   int priority = 0;
   StreamKind kind = StreamKind::independent;
   OperationPtr last;
-  OperationPtr last_work;       // marks apart
-  OperationPtr legacy_before;   // of the legacy stream, which `last` is behind
-  bool thread_default = false;  // ends with its thread
-  bool has_allocated = false;   // memory in its order: see refuse_to_end() in state.cpp
-  OperationPtr host_function;   // the last one
-  CapturePtr capture;           // the last one that it was part of
+  OperationPtr last_work;       // the last operation that is no mark
+  OperationPtr legacy_before;   // the operation of the legacy stream that `last` comes after
+  bool thread_default = false;  // a per-thread default stream, which ends with its thread
+  bool has_allocated = false;   // has allocated memory in stream order: see refuse_to_end() in state.cpp
+  OperationPtr host_function;   // the last host function
+  CapturePtr capture;           // the last capture of the stream
 
-  /// What the stream's own progress is asked of: a mark that only the legacy stream holds up is no work of the stream.
+  /// The operation that must be done for the stream to be done. A mark that waits only for the legacy stream is not work of the stream.
   [[nodiscard]] OperationPtr own_last() const {
     const bool held_by_legacy = last != nullptr && last->is_mark && legacy_before != nullptr && !legacy_before->done;
     return held_by_legacy ? last_work : last;
@@ -83,42 +83,42 @@ struct Stream {
 using StreamPtr = std::shared_ptr<Stream>;
 
 enum class Scheduler {
-  eager,    ///< whatever is ready runs at once, oldest first
-  lazy,     ///< nothing runs until a wait or a query asks for it, or its patience ends
-  reverse,  ///< held for a moment, then newest first
-  random,   ///< held for a random moment, then any
+  eager,    ///< ready operations run at once, the oldest first
+  lazy,     ///< an operation runs when a wait or a query demands it, or after a time limit
+  reverse,  ///< operations are delayed for a moment, then the newest runs first
+  random,   ///< operations are delayed for a random time, then run in any order
 };
 
 class Engine {
  public:
   Engine();
 
-  std::mutex mutex;  // guards everything in this library that threads share
+  std::mutex mutex;  // guards everything in the stand-in that threads share
   std::condition_variable done;
 
-  // All with the mutex held
-  /// Orders the operation after the stream's last one, `also`, what the legacy default stream demands, and the last one of the channel;
-  /// holds the caller, with the mutex open, while the channel is full.
+  // Requires for all of them: the mutex is held.
+  /// Orders the operation after the stream's last operation, after `also`, after those that the legacy default stream requires, and after
+  /// the last operation of the channel. Blocks the caller, with the mutex unlocked, while the channel is full.
   void submit(Stream& stream, OperationPtr operation, const OperationPtr& also = nullptr);
-  /// Asks for an operation and all that it depends on, without waiting.
+  /// Demands an operation and everything that it depends on, so that they run; does not wait.
   void demand(const OperationPtr& operation);
   void wait(Lock& lock, const OperationPtr& operation);
-  /// Of one device, or of all with -1.
+  /// Waits for all pending operations of a device, or of all devices if `device` is -1.
   void wait_for_device(Lock& lock, int device);
   [[nodiscard]] bool legacy_is_idle(int device) const;
   [[nodiscard]] std::vector<OperationPtr> legacy_tails(int device) const;
-  /// Those that have not begun will not run; what comes after them does.
+  /// Host functions that have not begun will not run. Operations after them do.
   void drop_host_functions();
-  /// Whether nothing that is still to run can see these bytes: then they may be overwritten with poison.
+  /// Whether no pending operation uses these bytes, so that they may be overwritten.
   [[nodiscard]] bool untouched_by_pending(Range range) const;
 
  private:
   struct DeviceOrder {
     OperationPtr legacy;
-    std::map<std::uint64_t, OperationPtr> blocking;  // the last operation of each blocking stream, also of destroyed ones
+    std::map<std::uint64_t, OperationPtr> blocking;  // the last operation of each blocking stream, destroyed streams included
   };
 
-  /// One of a device's channels, where those are limited: its operations run one after the other, whichever stream they are of.
+  /// A channel of a device, if STANDIN_CHANNELS limits them. Its operations run one after the other, whichever streams they belong to.
   struct Channel {
     OperationPtr last;
     std::size_t pending = 0;
@@ -138,16 +138,16 @@ class Engine {
   std::vector<OperationPtr> ready_;
   std::map<std::uint64_t, OperationPtr> pending_;
   std::map<int, DeviceOrder> order_;
-  std::map<std::pair<int, std::uint64_t>, Channel> channels_;  // by device and number
+  std::map<std::pair<int, std::uint64_t>, Channel> channels_;  // key: device and number of the channel
   std::uint64_t next_number_ = 1;
   int idle_ = 0;
-  std::size_t host_functions_ = 0;  // that are running
+  std::size_t host_functions_ = 0;  // number of running host functions
 };
 
-/// Never destroyed: threads of the process may still use it while it exits.
+/// Never destroyed, because threads may use the engine while the process exits.
 Engine& engine();
 
-/// Set on the threads that run host functions, while they do.
+/// Whether the calling thread runs a host function.
 bool& inside_host_function();
 
 }  // namespace standin

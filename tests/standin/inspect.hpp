@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a test may ask a stand-in, without a call that counts: found with dlsym, so that the same program also starts on the real runtime.
+/// The state of a stand-in, for tests. Reading it does not count as a runtime call. Tests look the function up with dlsym, so that the
+/// same program also starts with the real runtime.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +9,11 @@ struct StandinView {
   long calls;
   bool faulted;
   bool sticky;
-  bool fault_in_release;   ///< the call that failed was to give something back
-  const char* fault_call;  ///< its name, or ""
-  int device;              ///< of the calling thread, as is:
-  int last_error;
-  int capture_mode;  ///< as the vendor numbers them
+  bool fault_in_release;   ///< the failed call was to destroy or free something
+  const char* fault_call;  ///< the name of the failed call, or ""
+  int device;              ///< current device of the calling thread
+  int last_error;          ///< of the calling thread
+  int capture_mode;        ///< of the calling thread, in the vendor's numbers
   std::size_t streams;
   std::size_t events;
   std::size_t pinned;

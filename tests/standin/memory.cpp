@@ -24,7 +24,7 @@ bool is_start_of(void* memory, bool host) {
   return host ? block.kind == Memory::pinned : block.kind == Memory::device || block.kind == Memory::managed;
 }
 
-// Both vendors' plain frees wait for whatever may still use the memory.
+// The plain frees of both vendors wait for all work that may still use the memory.
 int release(Lock& lock, void* memory, bool host) {
   if (memory == nullptr) return vendor::ok;
   if (!is_start_of(memory, host)) return vendor::invalid_value;
@@ -34,8 +34,8 @@ int release(Lock& lock, void* memory, bool host) {
 
 int allocate_pinned(void** memory, std::size_t size) { return allocate(memory, size, Memory::pinned, 0); }
 
-/// In the stream's order. Where there is no room it counts on memory whose free is enqueued: on its own stream's, which comes first anyway,
-/// then on the other streams', which this one waits for; seen on an H200 (CUDA 13.0).
+/// Allocates in stream order. Without enough free memory it reuses memory whose free is pending: first of its own stream, whose frees run
+/// before anyway, then of other streams, whose frees this stream then waits for. Seen on an H200 (CUDA 13.0).
 int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
   if (memory == nullptr) return vendor::invalid_value;
   State& now = state();
@@ -80,7 +80,7 @@ cudaError_t cudaFreeHost(void* memory) {
 #else
 hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
   return call_outside_captures(Call::makes, [&](Lock&) -> int {
-    // Flags without this one would give memory that a waiting host may read stale: a bug here, though AMD's runtime allows it.
+    // Without this flag, a host that waits in a loop may read stale values. AMD's runtime allows that, but here it would be a bug.
     if (flags != 0 && (flags & hipHostMallocCoherent) == 0) return vendor::invalid_value;
     return allocate_pinned(memory, size);
   });
@@ -104,7 +104,7 @@ vendor::Error API(HostUnregister)(void* memory) {
   });
 }
 
-// One address space, as on every device with unified addressing.
+// Host and device addresses are equal, as on every device with unified addressing.
 vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigned int) {
   return call([&](Lock&) -> int {
     if (state().blocks.of(on_host).kind != Memory::pinned) return vendor::invalid_value;
@@ -158,7 +158,7 @@ vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
   });
 }
 
-// A pool is its device's number and one.
+// The handle of a pool is the device's number plus one.
 vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
   return call([&](Lock&) -> int {
     if (device < 0 || device >= settings().devices) return vendor::invalid_device;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the environment asks of the stand-in; README.md lists the variables.
+/// The settings of the stand-in from the environment. README.md lists the variables.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ namespace standin {
 
 enum class FaultForm {
   none,
-  refused,   ///< nothing is done, the code is returned
-  executed,  ///< done, and the code is returned: an earlier asynchronous error that comes up here
-  sticky,    ///< this and every later call; handles can still be given back
+  refused,   ///< does nothing and returns the code
+  executed,  ///< does its work and returns the code, like an asynchronous error of earlier work
+  sticky,    ///< this call and every later one return the code; objects can still be destroyed
 };
 
 struct Fault {
@@ -29,10 +29,10 @@ struct Settings {
   int devices;
   int least_priority;
   int greatest_priority;
-  std::size_t memory;    // of each device, and of pinned memory as a whole
-  std::size_t channels;  // 0: one for each stream
+  std::size_t memory;    // bytes of each device, and of pinned memory as a whole
+  std::size_t channels;  // 0: each stream has a channel
   std::size_t channel_depth;
-  std::size_t host_functions;  // that run at a time; 0: any number
+  std::size_t host_functions;  // how many run at a time; 0: any number
   bool pools;
   bool peers;
   bool memory_operations;

@@ -22,7 +22,7 @@ std::size_t pages(std::size_t size) { return (size + page - 1) / page * page; }
 const std::byte* bytes(const void* pointer) { return static_cast<const std::byte*>(pointer); }
 }  // namespace
 
-// A handle is 16 bits of kind, 20 of index, the rest its generation.
+// A handle has 20 bits of kind, 20 bits of index, and a generation in the remaining bits.
 template <class Object>
 std::uintptr_t Handles<Object>::add(std::shared_ptr<Object> object) {
   if (free_.empty()) {
@@ -78,7 +78,7 @@ void* Blocks::allocate(std::size_t size, Memory kind, int device, std::size_t co
   std::byte* const block = next_;
   if (mprotect(block, pages(size), PROT_READ | PROT_WRITE) != 0) return nullptr;
   next_ += pages(size) + page;
-  std::memset(block, 0xCD, std::min(size, std::size_t{1} << 20U));  // fresh memory is not zero
+  std::memset(block, 0xCD, std::min(size, std::size_t{1} << 20U));  // so that new memory is not zero
   blocks_.emplace(block, Block{size, kind, device});
   used_[account] += size;
   return block;
@@ -145,10 +145,10 @@ State& state() {
 }
 
 namespace {
-/// CUDA's own handler of a thread's end never returns in this state, seen on an H200 (CUDA 13.0, driver 580).
+/// Aborts if a thread ends in a state in which CUDA's own handler hangs: seen on an H200 (CUDA 13.0, driver 580).
 void refuse_to_end(const ThreadState& thread) {
 #ifdef STANDIN_CUDA
-  if (gettid() == getpid()) return;  // the process ends, which is another matter
+  if (gettid() == getpid()) return;  // the end of the process is not affected
   const Lock lock{engine().mutex};
   for (const auto& [number, stream] : thread.default_streams) {
     if (!stream->has_allocated || stream->last_work == nullptr || stream->last_work->done) continue;
@@ -162,7 +162,7 @@ void refuse_to_end(const ThreadState& thread) {
 }
 }  // namespace
 
-// Never freed: threads that end while the process exits may still ask, and captures are told apart by the address.
+// Never freed: threads that end while the process exits may still use it, and captures are identified by the address.
 ThreadState& this_thread() {
   thread_local struct Ending {
     ~Ending() { refuse_to_end(*state); }

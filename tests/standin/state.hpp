@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the runtime keeps: streams and events by handle, blocks of memory by address, which device each thread uses, and the counts
-/// of the report. Used with the engine's mutex held, the per-thread parts apart.
+/// The state of the runtime: streams and events by handle, blocks of memory by address, the device of each thread, and the counts of the
+/// report. Requires: the engine's mutex is held, except for the state of the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ struct Misuse {
   long inside_host_function = 0;
 };
 
-/// Handles are made of an index and a generation, so that a stale one is told from its successor. With STANDIN_REUSE_HANDLES they
-/// repeat at once, as those of a real runtime may.
+/// Handles consist of an index and a generation, so that a stale handle differs from the new handle with the same index. With
+/// STANDIN_REUSE_HANDLES a handle is reused at once, as a real runtime may do.
 template <class Object>
 class Handles {
  public:
@@ -49,20 +49,20 @@ class Handles {
   std::size_t made_ = 0;
 };
 
-/// Memory that goes back to its pool once the operation is done. Until then an allocation that finds no room may count on it.
+/// Memory whose free is enqueued. An allocation that finds no free memory may reuse it before the operation is done.
 struct PendingFree {
   OperationPtr operation;
   std::uint64_t stream = 0;
   int device = 0;
-  std::size_t open = 0;     // bytes that nobody counts on yet
-  std::size_t counted = 0;  // bytes that an allocation counts on
+  std::size_t open = 0;     // bytes that no allocation reuses yet
+  std::size_t counted = 0;  // bytes that an allocation reuses
 };
 
 struct Event {
   int device = 0;
   bool timed = false;
   OperationPtr record;  // null: never recorded
-  CapturePtr capture;   // null: recorded outside of one
+  CapturePtr capture;   // null: recorded outside of a capture
 };
 
 enum class Memory { pageable, pinned, device, managed, freed };
@@ -71,22 +71,22 @@ struct Block {
   std::size_t size = 0;
   Memory kind = Memory::pageable;
   int device = 0;
-  bool registered = false;  // belongs to somebody else
+  bool registered = false;  // memory of the program, which it has registered
 };
 
-/// Addresses of blocks are never used twice and unreadable once freed: whoever follows a stale pointer is stopped there.
+/// Addresses of blocks are never reused, and a freed block is inaccessible. So every access through a stale pointer crashes.
 class Blocks {
  public:
   Blocks();
-  /// Null: no room, `counted` bytes of it being in use still.
+  /// Returns null if there is no room. `counted` bytes of pending frees are considered free.
   void* allocate(std::size_t size, Memory kind, int device, std::size_t counted = 0);
   bool release(void* pointer);
-  bool add_registered(void* pointer, std::size_t size);  // false: a part is a block already
+  bool add_registered(void* pointer, std::size_t size);  // false: overlaps a block
   bool remove_registered(void* pointer);
   [[nodiscard]] Block of(const void* pointer) const;
-  /// Whether all the bytes are in one live block, or in ordinary memory.
+  /// Whether all the bytes are in one live block, or in pageable memory.
   [[nodiscard]] bool holds(const void* pointer, std::size_t size) const;
-  [[nodiscard]] std::size_t used(int device) const;  // -1: pinned
+  [[nodiscard]] std::size_t used(int device) const;  // of pinned memory if `device` is -1
   [[nodiscard]] std::size_t live(Memory kind) const;
 
  private:
@@ -105,7 +105,7 @@ struct State {
   std::set<std::pair<int, int>> peers;
   std::map<int, StreamPtr> legacy;
   std::vector<CapturePtr> captures;
-  std::vector<PendingFree> pending_frees;  // the oldest first
+  std::vector<PendingFree> pending_frees;  // oldest first
   std::uint64_t next_stream_id = 1;
   long calls = 0;
   bool sticky = false;
@@ -114,13 +114,15 @@ struct State {
   const char* fault_call = "";
 
   StreamPtr make_stream(int device, StreamKind kind, int priority);
-  /// Also takes the null stream and the per-thread one, of the current device; null for a handle that is not live.
+  /// Finds the stream of a handle; the null stream and the per-thread default stream are those of the current device. Null if the handle
+  /// is not live.
   StreamPtr stream(vendor::StreamHandle handle);
   std::shared_ptr<Event> event(vendor::EventHandle handle);
 };
 State& state();
 
-/// The capture of a blocking stream that a call on the legacy default stream would break: that stream would have to order with it.
+/// The capture of a blocking stream that a call on `stream` would break, because `stream` is the legacy default stream and would have to
+/// order with it; null if there is none.
 inline CapturePtr captured_beside(const Stream& stream) {
   if (stream.kind != StreamKind::legacy) return nullptr;
   for (const CapturePtr& capture : state().captures)
@@ -128,17 +130,17 @@ inline CapturePtr captured_beside(const Stream& stream) {
   return nullptr;
 }
 
-/// The call that does this to a capture returns the code.
+/// Breaks the capture, and returns the code that the call returns.
 inline vendor::Code break_capture(Capture& capture, vendor::Code code) {
   capture.broken = true;
   return code;
 }
 
-/// The calling thread's.
+/// The state of a thread.
 struct ThreadState {
   int device = 0;
   int last_error = 0;
-  int capture_mode = 0;  // as the vendor numbers them
+  int capture_mode = 0;  // in the vendor's numbers
   std::map<int, StreamPtr> default_streams;
 };
 ThreadState& this_thread();

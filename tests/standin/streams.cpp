@@ -45,7 +45,7 @@ vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsign
   });
 }
 
-// Its operations go on without it.
+// The operations of a destroyed stream continue.
 vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
   return call(Call::releases, [&](Lock&) {
     State& now = state();
@@ -53,7 +53,7 @@ vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
   });
 }
 
-// An answer of "not ready" asks for the work all the same: whoever polls gets there.
+// A query that returns "not ready" demands the work, so that a program that polls makes progress.
 vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
   return call_outside_captures(Call::plain, [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
@@ -108,7 +108,7 @@ vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::Captur
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
-    if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;  // which leaves that capture as it is
+    if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;  // this call does not break that capture
     *status = !stream->capturing()      ? API(StreamCaptureStatusNone)
               : stream->capture->broken ? API(StreamCaptureStatusInvalidated)
                                         : API(StreamCaptureStatusActive);
@@ -137,7 +137,7 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
   });
 }
 
-// The graph is its number of nodes and one: nothing here runs it.
+// The handle of a graph is its number of nodes plus one, because the stand-in never runs graphs.
 vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
@@ -222,7 +222,7 @@ int hipGetStreamDeviceId(hipStream_t handle) {
   int device = -1;
   const int last_error = this_thread().last_error;
   const hipError_t e = call([&](Lock&) { return device_of(handle, device); });
-  this_thread().last_error = last_error;  // it returns no error, and leaves none
+  this_thread().last_error = last_error;  // this function never sets the last error
   return e == hipSuccess ? device : -1;
 }
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The vendor's header, so that the compiler compares each entry point with its declaration, and what the two call differently.
+/// Includes the vendor's header, so that the compiler checks each entry point against its declaration, and defines common names for what
+/// the vendors name differently.
 #pragma once
 
 #ifdef STANDIN_CUDA
@@ -34,7 +35,7 @@ using Attribute = cudaDeviceAttr;
 using MemoryPoolAttribute = cudaMemPoolAttr;
 #else
 inline constexpr const char* priorities = "1,-1";
-// Until HIP 7 the last error was that of the last call, whatever it was.
+// Before HIP 7 every call set the last error, successful calls too.
 inline constexpr bool success_clears_last_error = HIP_VERSION < 70000000;
 inline constexpr bool not_ready_is_last_error = HIP_VERSION < 70000000;
 inline constexpr bool null_stream_has_flags = false;
@@ -42,7 +43,7 @@ using Attribute = hipDeviceAttribute_t;
 using MemoryPoolAttribute = hipMemPoolAttr;
 #endif
 
-// The numbers are the same on both.
+// Both vendors use the same numbers.
 enum Code : int {
   ok = 0,
   invalid_value = 1,

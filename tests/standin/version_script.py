@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the linker's version script of a stand-in: every symbol that a library imports from the vendor's runtime gets the version
-that it asks for, so that the unchanged library loads it.
+"""Writes the linker's version script of a stand-in. Every symbol that a library imports from the vendor's runtime gets the version that
+the library asks for, so that the unchanged library can load the stand-in.
 
 usage: version_script.py nm library prefix default-node output"""
 import collections

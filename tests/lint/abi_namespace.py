@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A header that opens the namespace RUNNEL_ABI includes a public header, and so config.hpp: without, the namespace would be named RUNNEL_ABI
-itself in files that include it first, and its classes would be other classes there."""
+"""A header that opens the namespace RUNNEL_ABI includes a public header, which includes config.hpp. Otherwise, in a file that includes the
+header first, the macro is not defined, the namespace is literally named RUNNEL_ABI, and its classes are different classes."""
 import re
 
 import repository

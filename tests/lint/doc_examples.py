@@ -4,10 +4,10 @@
 usage: doc_examples.py INCLUDE-FOLDER -- COMPILER...
        doc_examples.py --needing kokkos FILE
 
-A block is the body of a function, with runnel's names at hand, unless it has an #include or a main(): then it is a file of its own. What
-it takes for granted is declared in a comment before it, which readers do not see: <!-- given: Stream stream; int n = 1; -->
-Blocks that need more than this library and the standard one say so there, <!-- needs: kokkos; given: ... -->, and are left out; the second
-form writes just them into a file, for a build that has what they need."""
+A block with an #include or a main() is a file of its own. Any other block is the body of a function with `using namespace runnel`.
+A comment before the block, which readers do not see, declares the names that it uses: <!-- given: Stream stream; int n = 1; -->
+A block that needs another library says so in that comment: <!-- needs: kokkos; given: ... -->. The first form leaves such blocks out. The
+second form writes only them into a file, for a build that has the library."""
 import pathlib
 import re
 import subprocess
@@ -34,7 +34,7 @@ using namespace std::chrono_literals;
 """
 PRELUDES = {
     None: PRELUDE,
-    # What docs/kokkos.md says of all its blocks. Functors are no local types: nvcc would not launch them.
+    # The declarations that docs/kokkos.md states for all its blocks. The functors are not local types, because nvcc does not launch those.
     "kokkos": """#include <runnel/kokkos.hpp>
 #include <runnel/runnel.hpp>
 #include <iostream>
@@ -52,7 +52,7 @@ struct Boundary {
 
 
 def sources(page, wanted=None):
-    """What to compile for a page: its snippets as one file, each in a function of its own, and each of its whole programs."""
+    """Returns the files to compile for a page: its whole programs, and one file with all its snippets, each in a function of its own."""
     text = page.read_text()
     snippets, programs = [PRELUDES[wanted]], []
     for number, block in enumerate(BLOCK.finditer(text)):

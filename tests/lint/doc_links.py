@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each link from one page of the repository to another leads to a file that is there, and to a heading that is in it; docs/index.md leads to
-each page of docs/; and CONTRIBUTING.md has each rule of tests/lint/."""
+"""Each link from one page of the repository to another leads to an existing file and an existing heading. docs/index.md links to each page
+of docs/. CONTRIBUTING.md names each rule of tests/lint/."""
 import re
 
 import repository
@@ -10,7 +10,7 @@ LINK = re.compile(r'\[[^]]*\]\(([^)\s]+)\)')
 
 
 def anchor(heading):
-    """As GitHub makes it."""
+    """The anchor of a heading, as GitHub makes it."""
     return re.sub(r'[^\w\- ]', '', heading.strip().lower()).replace(' ', '-')
 
 
@@ -27,14 +27,14 @@ for page in pages:
         path, _, heading = link.partition('#')
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or root not in target.parents:
-            complaints.append(f'{repository.name(page)}: {link} leads to no file')
+            complaints.append(f'{repository.name(page)}: {link}: there is no such file')
         elif heading and heading not in anchors(target):
-            complaints.append(f'{repository.name(page)}: {link} leads to no heading')
+            complaints.append(f'{repository.name(page)}: {link}: there is no such heading')
 index = root / 'docs/index.md'
 complaints += [f'docs/index.md has no link to {page.name}' for page in pages
                if page.parent == index.parent and page != index and page.name not in links[index]]
 rules = (root / 'CONTRIBUTING.md').read_text()
-complaints += [f'CONTRIBUTING.md does not say what tests/lint/{script.name} is' for script in repository.files('tests/lint', endings='.py')
+complaints += [f'CONTRIBUTING.md does not list the rule tests/lint/{script.name}' for script in repository.files('tests/lint', endings='.py')
                if script.name != 'repository.py' and f'`{script.name}`' not in rules]
 print(f'{sum(map(len, links.values()))} links in {len(pages)} pages')
 repository.finish(complaints)

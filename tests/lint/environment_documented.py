@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each environment variable that runnel reads is in docs/environment.md, and each of runnel's own that is there is read."""
+"""docs/environment.md lists each environment variable that runnel reads, and no RUNNEL_ variable that runnel does not read."""
 import re
 
 import repository

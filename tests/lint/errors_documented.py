@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/errors.md has each portable code of include/runnel/error.hpp, in the same order, and no other."""
+"""docs/errors.md lists the portable codes of include/runnel/error.hpp, in the same order, and no others."""
 import re
 
 import repository

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formatting as clang-format 14 (Debian 12's) does it; another version has another opinion."""
+"""Sources are formatted by clang-format 14, the version of Debian 12. Other versions format differently."""
 import re
 import shutil
 import subprocess
@@ -14,13 +14,13 @@ for candidate in ('clang-format-14', 'clang-format'):
             tool = candidate
             break
 if tool is None:
-    repository.skip('clang-format 14 is not here')
+    repository.skip('clang-format 14 is not installed')
 
 paths = list(repository.files(endings=('.hpp', '.cpp', '.cu')))
 complaints = []
 for path in paths:
     wanted = subprocess.run([tool, '--style=file', str(path)], capture_output=True, text=True, check=True, cwd=repository.ROOT).stdout
     if wanted != path.read_text():
-        complaints.append(f'{repository.name(path)}: not as {tool} writes it; run {tool} -i on it')
+        complaints.append(f'{repository.name(path)}: not formatted; run {tool} -i on it')
 print(f'{len(paths)} files')
 repository.finish(complaints)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each public header compiles alone, with warnings as errors, and twice in one file.
+"""Each public header compiles alone, with warnings as errors, and can be included twice.
 
 Arguments: the directory of the generated config.hpp, -- and the compiler's command."""
 import subprocess
@@ -11,7 +11,7 @@ import repository
 generated, compiler = sys.argv[1], sys.argv[3:]
 FLAGS = ['-std=c++20', '-Wall', '-Wextra', '-Wpedantic', '-Wconversion', '-Wshadow', '-Werror', '-fsyntax-only',
          '-I', str(repository.ROOT / 'include'), '-isystem', generated]
-# Interop headers need the other library; their own tests compile them.
+# Interop headers need another library, so their own tests compile them.
 INTEROP = {'kokkos.hpp', 'kokkos_instances.hpp', 'kokkos_shapes.hpp'}
 
 complaints = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each source and script says its licence in its first two lines."""
+"""Each source and script names its licence in its first two lines."""
 import repository
 
 EXTRA = ['meson.build', '.editorconfig', '.clang-tidy', 'scripts/demo', 'scripts/test', '.ci/run']

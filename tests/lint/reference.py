@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference that Doxygen makes of the public headers: every public name is documented, and nothing in it is a mistake."""
+"""Doxygen makes the reference of the public headers without warnings, so every public name is documented."""
 import os
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import tempfile
 import repository
 
 if shutil.which('doxygen') is None:
-    repository.skip('there is no doxygen')
+    repository.skip('doxygen is not installed')
 with tempfile.TemporaryDirectory() as folder:
     settings = (repository.ROOT / 'docs/Doxyfile').read_text() + f'OUTPUT_DIRECTORY = {folder}\n'
     done = subprocess.run(['doxygen', '-'], input=settings, cwd=repository.ROOT, capture_output=True, text=True, env=os.environ | {'LANG': 'C'})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules share: the files of the repository, and how a rule says that it was broken."""
+"""What the rules share: the files of the repository, and how a rule reports what it found."""
 import pathlib
 import sys
 
@@ -11,7 +11,7 @@ OWN_DIRECTORIES = ('include', 'src', 'backends', 'tests', 'tools', 'examples', '
 
 
 def files(*directories, endings=SOURCE_ENDINGS):
-    """Files under the directories, in order, that have one of the endings."""
+    """The files under the directories that have one of the endings, in order."""
     for directory in directories or OWN_DIRECTORIES:
         for path in sorted((ROOT / directory).rglob('*')):
             if path.is_file() and path.name.endswith(endings) and '__pycache__' not in path.parts:

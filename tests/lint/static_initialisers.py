@@ -10,7 +10,7 @@ library, nm = sys.argv[1], sys.argv[2:]
 symbols = subprocess.run([*nm, '--demangle', library], capture_output=True, text=True, check=True).stdout
 if 'no symbols' in symbols or not symbols.strip():
     repository.skip('the library is stripped')
-# Sanitizers and coverage bring initialisers of their own.
+# Sanitizers and coverage add initialisers of their own.
 if re.search(r'__(asan|tsan|msan|ubsan|gcov)_', symbols):
     repository.skip('the library is instrumented')
 repository.finish([f'{library}: {line.split(maxsplit=2)[-1]} runs when the library is loaded'

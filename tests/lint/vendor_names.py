@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No vendor's header, macro or name in include/; no backend's name in src/ and tests/conformance/."""
+"""No vendor's header, macro or name in include/, and no backend's name in src/ and tests/conformance/."""
 import re
 
 import repository
 
-# Where vendors are what the file is about.
+# Files that are about a vendor.
 INTEROP = {'include/runnel/native.hpp', 'include/runnel/config.hpp.in', 'include/runnel/kokkos.hpp',
            'include/runnel/detail/kokkos_instances.hpp', 'include/runnel/detail/kokkos_shapes.hpp'}
 VENDOR = re.compile(r'''\#\s*include\s*[<"](cuda|hip|nv|cu[a-z_]*\.h|rocm|Kokkos)
@@ -14,7 +14,7 @@ BACKEND = re.compile(r'\b(cuda|hip|rocm|nvidia|amd)(?![a-z])\w*|\bRUNNEL_BACKEND
 
 
 def code_of(line):
-    """A line without its comment: docs may say what a name is called elsewhere."""
+    """A line without its comment: documentation may name a vendor's functions."""
     return re.sub(r'//.*', '', line)
 
 
@@ -29,5 +29,5 @@ for path in repository.files('include', endings=('.hpp', '.in')):
 for path in repository.files('src', 'tests/conformance', endings=('.cpp', '.hpp')):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if found := BACKEND.search(code_of(line)):
-            complaints.append(f'{repository.name(path)}:{number}: the backend name {found.group(0)!r} where every backend is meant')
+            complaints.append(f'{repository.name(path)}:{number}: the backend name {found.group(0)!r} in code for every backend')
 repository.finish(complaints)

@@ -12,15 +12,15 @@ NAME = re.compile(r'^(?:using (\w+) =|(?:template <.*> )?(?:\[\[\w+\]\] )?(?:inl
 
 
 def holds(condition, nvidia, old):
-    """Conditions may be on the platform and on the runtime's version, and on nothing else."""
+    """Whether an #if condition is true. It may test the platform or the runtime's version, and nothing else."""
     if '__HIP_PLATFORM_NVIDIA__' in condition:
         return nvidia != bool(re.match(r'#\s*ifndef|.*!', condition))
     return old if '<' in condition else not old
 
 
 def lines_on(path, nvidia, old):
-    """The lines that one platform and version sees."""
-    chains = []  # of each open #if: whether this branch is seen, and whether one was
+    """The lines that remain for a platform and a version."""
+    chains = []  # for each open #if: whether its current branch is taken, and whether any branch was
     for line in path.read_text().splitlines():
         if re.match(r'#\s*if', line):
             seen = holds(line, nvidia, old)
@@ -51,7 +51,7 @@ def names(path, nvidia, old):
 
 for table in (CUDA, HIP):
     if not table.exists():
-        repository.skip(f'there is no {repository.name(table)} yet')
+        repository.skip(f'there is no {repository.name(table)}')
 
 complaints = []
 cuda = names(CUDA, nvidia=True, old=False)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture that the runtime's own functions began: what may go on inside, what is refused and leaves it usable. Cases 180, 181, 184, 188.
+// Stream captures, which the tests begin with the runtime's own functions: what works during a capture, what is refused, and which
+// refusals end the capture.
 #include <runnel/runnel.hpp>
 
 #ifdef RUNNEL_BACKEND_CUDA
@@ -26,7 +27,7 @@
 namespace {
 using namespace runnel;
 
-/// By name: a stand-in has the vendor's symbol versions only of what the library itself imports.
+/// Looked up by name, because a stand-in has the vendor's symbol versions only for functions that the library itself imports.
 #define TEXT_OF(name) #name
 #define NAME_OF(name) TEXT_OF(name)
 #define CALL(name) reinterpret_cast<decltype(&API(name))>(dlsym(RTLD_DEFAULT, NAME_OF(API(name))))
@@ -60,7 +61,7 @@ class Capture : public testing::Test {
   void begin(Mode mode = API(StreamCaptureModeThreadLocal)) const {
     ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), mode), API(Success));
   }
-  /// What was captured must have stayed whole. Returns how many operations it has.
+  /// Ends the capture and expects that it is valid. Returns the number of captured operations.
   std::size_t end() const { return end(stream()); }
   static std::size_t end(StreamRef captured) {
     EXPECT_TRUE(captured.is_capturing());
@@ -102,7 +103,7 @@ TEST_F(Capture, AStreamThatWaitsForACapturedOneJoinsTheCapture) {
   end();
   EXPECT_FALSE(other.is_capturing());
   other.synchronize();
-  other.record_event(event);  // the same event, outside
+  other.record_event(event);  // the same event, outside of the capture
   event.synchronize();
 }
 
@@ -187,13 +188,13 @@ TEST_F(Capture, PinnedCopiesAreCapturedAndLargePageableCopiesAreRefused) {
   EXPECT_EQ(copy(stream(), pinned, there), CopyResult::direct);
   end();
   EXPECT_EQ(pinned[0], 2);
-  copy(stream(), ordinary, there);  // nothing of the capture has run
+  copy(stream(), ordinary, there);  // the captured operations have not run
   stream().synchronize();
   EXPECT_EQ(ordinary[size - 1], 9);
 }
 
-// A query costs as much as a small copy's call may cost more than the runtime's, so nobody asks before it: these are refused by name too,
-// but the capture is over, as with the runtime's own calls.
+// Asking whether the stream is captured would make these calls too slow. So the runtime refuses them, which ends the capture, and the
+// library reports errc::capture.
 TEST_F(Capture, QueriesAndSmallPageableCopiesAreRefusedAndEndTheCapture) {
   DeviceBuffer<int> there{10, stream()};
   const std::vector<int> ordinary(10);
@@ -207,7 +208,7 @@ TEST_F(Capture, QueriesAndSmallPageableCopiesAreRefusedAndEndTheCapture) {
   stream().synchronize();
 }
 
-// The rule that the cases after this one hold against: without it they would show nothing.
+// The cases after this one show that the library avoids this refusal. Without the refusal they would show nothing.
 TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
   const auto allocate = reinterpret_cast<API(Error_t) (*)(void**, std::size_t)>(dlsym(RTLD_DEFAULT, NAME_OF(API(Malloc))));
   void* memory = nullptr;
@@ -238,16 +239,16 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
       copy(stream(), there, block);
     }
     {
-      const PinnedBuffer<unsigned char> another{size};  // the pool looks through what was given back
-      EXPECT_NE(another.data(), first) << "handed out while the capture may still use it";
+      const PinnedBuffer<unsigned char> another{size};  // the pool looks for an idle block
+      EXPECT_NE(another.data(), first) << "the pool handed out a block that the capture may still use";
     }
     trim_pinned();
     end();
     stream().synchronize();
-    trim_pinned();  // now an event is recorded
+    trim_pinned();  // records an event, now that the capture is over
     stream().synchronize();
     trim_pinned();
-    EXPECT_EQ(pinned_statistics().cached_blocks, before) << "kept back although the capture is over";
+    EXPECT_EQ(pinned_statistics().cached_blocks, before) << "the pool keeps a block although the capture is over";
   }
 }
 
@@ -259,7 +260,7 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
     const Stream other;
     DeviceBuffer<unsigned char> there{size, other};
     std::optional<DeviceBuffer<unsigned char>> plain;
-    copy(other, there, ordinary);  // after which there is a ring to give back
+    copy(other, there, ordinary);  // makes a staging ring, which trim_staging() frees below
     other.synchronize();
     begin(mode);
     {
@@ -267,8 +268,8 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
       copy(other, there, fresh);
     }
     {
-      const PinnedBuffer<unsigned char> after{size};  // asks whether the other stream has passed the first block
-      for (int i = 0; i < 20; ++i) {                  // and this, whether those that are gone have
+      const PinnedBuffer<unsigned char> after{size};  // queries whether the other stream still uses the first block
+      for (int i = 0; i < 20; ++i) {                  // queries the same for destroyed streams
         const Stream brief;
         after.record_use(brief);
       }
@@ -296,7 +297,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   std::thread{[&] {
     thrown = code_of([&] {
       trim_staging();
-      EXPECT_EQ(copy(other, there, ordinary), CopyResult::staged);  // through a ring that has to be made
+      EXPECT_EQ(copy(other, there, ordinary), CopyResult::staged);  // has to make a staging ring
       {
         const PinnedBuffer<unsigned char> block{size};
         copy(other, result, there);
@@ -304,7 +305,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
       }
       { const PinnedBuffer<unsigned char> another{size}; }
       trim_pinned();
-      for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {  // of idle streams
+      for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {  // small copies on idle streams
         const Stream idle;
         copy_bytes(idle, there.data(), ordinary.data(), few);
         copy_bytes(idle, result.data(), there.data(), few);
@@ -318,7 +319,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   EXPECT_EQ(result, ordinary);
 }
 
-/// Bytes, or on a stand-in blocks, that the runtime has given out in the order of streams.
+/// How much memory is allocated in stream order: in bytes, or on a stand-in in blocks.
 std::size_t device_memory_in_use() {
   if (const auto inspect = reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"))) {
     StandinView view{};
@@ -332,7 +333,7 @@ std::size_t device_memory_in_use() {
   return bytes;
 }
 
-// Once the library knows that there are captures; before, the runtime's rule holds.
+// This works once the library has seen a capture. Before that, the runtime refuses it.
 TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
   if (!stream().device().memory_pools()) GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
   const Stream other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each consumer builds: a copy there and back, an exception caught, and one line that says what happened.
+// The program that each consumer builds. It copies values to the device and back, catches an exception, and prints the result in one line.
 #include <runnel/runnel.hpp>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs a build, moves it elsewhere, and lets small projects of their own use it: found by pkg-config, Meson, CMake and make, compiled
-by what is here, run. Prints TAP.
+"""Installs a build, moves it to another folder, and builds and runs small projects that use it. They find it with pkg-config, Meson, CMake
+and make, and use the compilers of this machine. Prints TAP.
 
 usage: run.py meson source-root build-root [word in the names of the consumers to run]"""
 import ctypes.util
@@ -22,7 +22,7 @@ STRICT = ['-Wall', '-Wextra', '-Wpedantic', '-Wconversion', '-Wshadow', '-Werror
 
 
 class Skip(Exception):
-    """What is missing here."""
+    """A consumer cannot run because something is missing; str() says what."""
 
 
 class Refused(Exception):
@@ -46,7 +46,7 @@ def need(*names):
     for name in names:
         if path := shutil.which(name):
             return path
-    raise Skip(f'no {" or ".join(names)} here')
+    raise Skip(f'{" or ".join(names)} is not installed')
 
 
 def options_of(build):
@@ -74,9 +74,9 @@ class Installed:
             'LD_LIBRARY_PATH': ':'.join(filter(None, [str(self.lib), os.environ.get('LD_LIBRARY_PATH')])),
             'CMAKE_PREFIX_PATH': ':'.join([str(self.prefix), *self.options['cmake_prefix_path']]),
         }
-        # Beneath it what the machine has, and no stand-in: those run no kernels.
+        # Uses the machine's own runtime, because a stand-in runs no kernels.
         self.on_the_machine = {'LD_LIBRARY_PATH': str(self.lib)}
-        # Only the machine itself may be without: the host backend has a device, and so has a stand-in.
+        # The host backend and a stand-in always have a device. Only a real runtime may have none.
         self.has_device = self.backend == 'host' or str(BUILD / 'tests/standin') in os.environ.get('LD_LIBRARY_PATH', '')
         self.cxx = os.environ.get('CXX', 'c++').split()
 
@@ -84,7 +84,7 @@ class Installed:
         return run(*command, at=at, environment=self.environment)
 
     def flags(self, *what, static=False):
-        # Of the static library where both are: the linker would take the shared one.
+        # Names the static library by its file, because the linker prefers the shared library.
         text = self.run('pkg-config', *what, *(['--static'] if static else []), f'runnel-{self.backend}').split()
         if static and '--libs' in what:
             text = [str(self.lib / f'librunnel-{self.backend}.a') if flag == f'-lrunnel-{self.backend}' else flag for flag in text]
@@ -105,7 +105,7 @@ def compile_program(installed, scratch, compiler, *flags, source=HERE / 'program
     return installed.expect_result(scratch / 'program')
 
 
-# Of what was installed
+# Checks of the installed files
 
 def nothing_outside_the_prefix(installed, scratch):
     expect(not installed.outside, f'outside the prefix: {installed.outside}')
@@ -118,11 +118,11 @@ def no_build_path(installed, scratch):
         elif path.is_file():
             content = path.read_bytes()
             if installed.options['b_lto'] and path.suffix == '.a':
-                # g++ notes where it was run in its intermediate code, whatever it is asked; distributions take that code out.
+                # g++ always writes its working directory into its intermediate code. Distributions remove that code.
                 run(need('objcopy'), '--wildcard', '--remove-section=.gnu.lto_*', '--remove-section=.gnu.debuglto_*', path, scratch / path.name)
                 content = (scratch / path.name).read_bytes()
             for root in (SOURCE, BUILD):
-                # From its beginning: /runnel/ is also in include/runnel/copy.hpp.
+                # Match whole paths only, because include/runnel/copy.hpp also contains /runnel/.
                 held = re.search(rb'(?:(?<![\w.-])|(?<=-[IL]))' + re.escape(os.fsencode(root)) + b'/', content)
                 expect(held is None, f'{path} holds the path {root}')
 
@@ -164,13 +164,13 @@ def the_command(installed, scratch):
     path = installed.prefix / installed.options['bindir'] / f'runnel-{installed.backend}'
     if not path.exists():
         raise Skip('the command was not built')
-    # Without the loader's path: it finds its library by itself, wherever the prefix is.
+    # Without LD_LIBRARY_PATH: the command must find its library wherever the prefix is.
     said = run(path, '--version', environment={'LD_LIBRARY_PATH': ''})
     expect(f'({installed.backend})' in said, said)
 
 
 def beside_other_backends(installed, scratch):
-    """The backend's name is in each file's path, but for what is the same for all backends and what the default backend brings."""
+    """Each file's path contains the backend's name, except files that are the same for all backends and files of the default backend."""
     same = {'runnel-config.cmake', 'runnel-config-version.cmake', 'runnel.1', 'completions/runnel', 'site-functions/_runnel',
             'vendor_completions.d/runnel.fish'}
     default = {'runnel.pc', 'runnel-default.cmake', 'bin/runnel'} if installed.options['default_backend'] else set()
@@ -180,7 +180,7 @@ def beside_other_backends(installed, scratch):
         expect(path.is_dir() or installed.backend in str(inside) or names & (same | default), f'{inside} would collide')
 
 
-# Of those who use it
+# Projects that use the library
 
 def meson_dependency(installed, scratch):
     build = scratch / 'build'
@@ -236,7 +236,7 @@ def refused(words, call):
         for word in words:
             expect(word in text, f'no {word!r} in the refusal:\n{error}')
         return
-    raise AssertionError('was not refused')
+    raise AssertionError('the command was not refused')
 
 
 def cmake_backend_missing(installed, scratch):
@@ -299,7 +299,7 @@ def with_clang_without_rtti(installed, scratch):
 
 
 def wrong_backend(installed, scratch):
-    """Headers of one backend, library of another: must not link, and must say which."""
+    """Headers of one backend with the library of another must not link, and the message must name the backend."""
     other = {'host': 'cuda', 'cuda': 'host', 'hip': 'cuda'}[installed.backend]
     shutil.copytree(installed.include, scratch / 'include')
     config = scratch / 'include/runnel/config.hpp'
@@ -346,7 +346,7 @@ def need_kokkos():
     if not any(found['name'] == 'Kokkos' for found in json.loads(run(MESON, 'introspect', '--dependencies', BUILD))):
         raise Skip('the build found no Kokkos by CMake files')
     if kokkos_has_cuda() and ctypes.util.find_library('cuda') is None:
-        raise Skip('programs of this Kokkos want the driver\'s libcuda.so.1, which is not here')
+        raise Skip('programs of this Kokkos need the driver\'s libcuda.so.1, which is not installed')
 
 
 def cmake_kokkos(installed, scratch):
@@ -360,7 +360,7 @@ def cmake_kokkos(installed, scratch):
 def meson_kokkos(installed, scratch):
     need_kokkos()
     if kokkos_has_cuda():
-        raise Skip('this Kokkos goes through nvcc')
+        raise Skip('this Kokkos is compiled by nvcc')
     installed.run(MESON, 'setup', scratch / 'build', HERE / 'kokkos', f'-Drunnel_backend={installed.backend}')
     installed.run(MESON, 'compile', '-C', scratch / 'build')
     installed.expect_result(scratch / 'build/program')
@@ -387,7 +387,7 @@ def main():
                 print(f'ok {number} - {name}' + (f': {note}' if note else ''), flush=True)
             except Skip as reason:
                 print(f'ok {number} - {name} # SKIP {reason}', flush=True)
-            except Exception:  # whatever went wrong, the others are still to be tried
+            except Exception:  # any failure: continue with the other consumers
                 failures += 1
                 print(f'not ok {number} - {name}', flush=True)
                 print(''.join(f'# {line}\n' for line in traceback.format_exc().splitlines()), flush=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Device work for tests: one text for each body, launched on a GPU by kernels.cu and on the host backend by kernels_host.cpp.
+/// Kernels for tests. Each body is written once. kernels.cu launches it on a GPU, kernels_host.cpp on the host backend.
 #pragma once
 
 #include <runnel/runnel.hpp>
@@ -15,11 +15,11 @@
 
 namespace kernels {
 
-/// numbers[i] = 2 * numbers[i] + 1, which shows how often it ran, and in which order with a fill.
+/// numbers[i] = 2 * numbers[i] + 1. The result shows how often the kernel ran, and in which order with a fill.
 KERNEL_BODY void double_and_add(int* numbers, std::size_t i) { numbers[i] = 2 * numbers[i] + 1; }
 
 void launch_double_and_add(runnel::StreamRef stream, int* numbers, std::size_t count);
-/// Keeps one processor of the device busy for so long, then sets `*flag` to 1.
+/// Keeps one processor of the device busy for `time`, then sets `*flag` to 1.
 void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* flag);
 
 }  // namespace kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The user's own kernels on runnel's streams: launched through `native()`, ordered by events, beside copies.
+/// User kernels on runnel's streams, launched through `native()`: their order with copies, events and other streams.
 #include "kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST_F(Kernels, AreOrderedAcrossStreamsByWaitStreamAndEvents) {
     const Event done = run.record_event();
     down.wait_event(done);
     copy(down, numbers, there);
-    up.wait_stream(down);  // the next round reads what this one brings back
+    up.wait_stream(down);  // the next round reads the result of this round
   }
   up.synchronize();
   int expected = 3;
@@ -107,7 +107,7 @@ TEST_F(Kernels, DoNotBlockTheCallerOfALaterPageableCopy) {
   stream.synchronize();
   launch_busy(stream, 500ms, flag.data());
   copy(stream, there, numbers);
-  EXPECT_FALSE(stream.query());  // the kernel was still running when the call was back
+  EXPECT_FALSE(stream.query());  // the kernel was still running when copy() returned
   launch_double_and_add(stream, there.data(), there.size());
   copy(stream, numbers, there);
   stream.synchronize();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel on a runnel stream, by nvcc: `native()` is a cudaStream_t, without a cast.
+// A kernel on a runnel stream, compiled by nvcc. `native()` returns a cudaStream_t.
 #include <runnel/runnel.hpp>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel on a runnel stream, by a HIP compiler: `native()` is a hipStream_t, without a cast.
+// A kernel on a runnel stream, compiled by a HIP compiler. `native()` returns a hipStream_t.
 #include <hip/hip_runtime.h>
 #include <runnel/runnel.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An application of its own that uses Kokkos and runnel: copy, kernel, copy, in the order of a stream.
+// An application that uses Kokkos and runnel: copy, kernel, copy, in the order of a stream.
 #include <runnel/kokkos.hpp>
 #include <runnel/runnel.hpp>
 

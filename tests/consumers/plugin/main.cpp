@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that uses runnel, with a shared library that uses it too: both see one current stream, one pool, one count.
+// A program and its plugin, a shared library, both use runnel. They must share the current stream, the pool and the counts.
 #include "plugin.hpp"
 
 #include <runnel/runnel.hpp>
@@ -30,13 +30,13 @@ int main() {
   const auto id = plugin::make_stream();
   plugin::make_current(id);
   expect(runnel::current_stream().id() == id, "the program sees the plugin's current stream");
-  expect(id != ours.id(), "numbers of streams are given once");
+  expect(id != ours.id(), "the ids of the streams differ");
 
   constexpr std::size_t bytes = 1 << 16;
   void* block = plugin::pinned_block(bytes);
   plugin::give_back(block, bytes);
   void* again = runnel::pinned_resource()->allocate(bytes);
-  expect(again == block, "a block that the plugin gave back comes out of the program's pool");
+  expect(again == block, "the program's pool hands out a block that the plugin freed");
   plugin::give_back(again, bytes);
 
   bool caught = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shared library that uses runnel shows to the program that loads it.
+// The functions of a shared library that uses runnel, for the program that loads it.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace plugin {
 
 std::uint64_t current_stream_id();
-void make_current(std::uint64_t id);  // a stream that the plugin made
+void make_current(std::uint64_t id);  // Requires: make_stream() returned the id
 std::uint64_t make_stream();
 void* pinned_block(std::size_t bytes);
 void give_back(void* block, std::size_t bytes);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`runnel overlap` says no in one line, loses no input and leaves no half-written file."""
+"""`runnel overlap` refuses bad input with one line. It never damages the input and never leaves an incomplete file."""
 import os
 import signal
 import subprocess
@@ -14,7 +14,7 @@ DATA = b'some text\n' * 1000
 
 
 def refuses(what, *arguments, says, status=1, environment=None):
-    """The command fails with one line that has all of these words, and leaves the directory as it was."""
+    """Expects that the command fails with one line that contains all words of `says`, and leaves the directory unchanged."""
     before = {name: tool.path(directory, name).stat() for name in os.listdir(directory)}
     done = tool.run('overlap', *arguments, environment=environment)
     error = done.stderr.decode()
@@ -74,18 +74,18 @@ with tool.scratch() as directory:
     refuses('no table', source, target, says=['--table'], status=2)
     refuses('no output', *upper, source, says=['OUT'], status=2)
 
-    # What was there stays when the new one does not get whole.
+    # An existing output stays unchanged if the command fails.
     target.write_bytes(b'old')
     refuses('input fails, and the output was there', *upper, '/proc/self/mem', target, says=['cannot read'])
-    tool.expect(target.read_bytes() == b'old', 'the old file is as it was')
+    tool.expect(target.read_bytes() == b'old', 'the old file is unchanged')
 
-    # A file system that fills up half way. The limit on the file's size is not that, but needs no rights.
+    # Writing fails half way. A limit on the file's size stands for a full disk, because it needs no privileges.
     limited = subprocess.run(['sh', '-c', 'trap "" XFSZ; ulimit -f 4; exec "$@"', 'sh', tool.RUNNEL, 'overlap', *upper, '--chunk', '1000',
                               source, target], capture_output=True, timeout=tool.LIMIT_S)
     tool.expect(limited.returncode == 1 and limited.stderr.count(b'\n') == 1 and target.read_bytes() == b'old',
                 'the file cannot grow: ' + limited.stderr.decode().strip())
 
-    # Signals, while the input keeps it waiting. Whoever started this with nohup has them ignored, and what is ignored is inherited.
+    # Signals while the command waits for input. Under nohup this test inherits an ignored SIGHUP, so reset it first.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.mkfifo(fifo := tool.path(directory, 'fifo'))
     names = sorted(os.listdir(directory))
@@ -97,9 +97,9 @@ with tool.scratch() as directory:
             deadline = time.monotonic() + 30
             while sorted(os.listdir(directory)) == names and time.monotonic() < deadline:
                 time.sleep(0.01)
-            tool.expect(sorted(os.listdir(directory)) != names, 'it writes beside the output')
+            tool.expect(sorted(os.listdir(directory)) != names, 'the command writes a temporary file beside the output')
             running.send_signal(number)
             running.wait(timeout=30)
         running.stderr.close()
-        tool.expect(running.returncode == -number, f'{number.name} ends it')
+        tool.expect(running.returncode == -number, f'{number.name} ends the command')
         tool.expect(sorted(os.listdir(directory)) == names and target.read_bytes() == b'old', f'{number.name} leaves nothing behind')

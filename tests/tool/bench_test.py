@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`runnel bench` measures something of everything, prints it for people and for programs, and says no in one line."""
+"""`runnel bench` prints each kind of measurement as a table and as JSON, and refuses bad input with one line."""
 import json
 import os
 import xml.etree.ElementTree
@@ -21,16 +21,16 @@ done = tool.run('bench', *SMALL, '--range', '3M', '--in-flight', '3', '--json')
 measured = json.loads(done.stdout)
 tool.expect(done.returncode == 0 and done.stdout.count(b'\n') == 1, 'JSON is one line')
 tool.expect({(copy['direction'], copy['memory']) for copy in measured['copies']} ==
-            {(direction, memory) for direction in ('in', 'out', 'both') for memory in ('pinned', 'ordinary')}, 'every kind of copy')
+            {(direction, memory) for direction in ('in', 'out', 'both') for memory in ('pinned', 'ordinary')}, 'JSON has every kind of copy')
 tool.expect(all(copy['gigabytes_per_s'] > 0 and copy['held_us'] > 0 for copy in measured['copies']), 'copies have rates')
 tool.expect(len(measured['operations']) == 10 and all(operation['ns'] > 0 for operation in measured['operations']), 'operations have costs')
 if 'overlap is not measured' not in done.stderr.decode():
     overlap = measured['overlap']
     tool.expect(overlap['bytes'] == 2 << 20 and overlap['chunk'] == 256 << 10 and overlap['in_flight'] == 3 and
-                overlap['limit_gigabytes_per_s'] > 0, 'overlap says what was run')
+                overlap['limit_gigabytes_per_s'] > 0, 'JSON has the sizes of the overlap measurement')
     tool.expect([(rate['memory'], rate['strategy']) for rate in overlap['rates']] ==
                 [(memory, strategy) for memory in ('pinned', 'ordinary')
-                 for strategy in ('one after the other', 'stream per chunk', 'copy, compute, copy', 'automatic')], 'every strategy')
+                 for strategy in ('one after the other', 'stream per chunk', 'copy, compute, copy', 'automatic')], 'JSON has every strategy')
     tool.expect(all(rate['gigabytes_per_s'] > 0 and rate['of_limit'] > 0 and rate['speedup'] > 0 and rate['chosen'] != 'automatic'
                     for rate in overlap['rates']), 'strategies have rates')
     tool.expect(measured['range']['bytes'] == 3 << 20 and measured['range']['device_bytes'] == 3 * 2 * (256 << 10),
@@ -40,7 +40,7 @@ if 'overlap is not measured' not in done.stderr.decode():
         tool.run('bench', *SMALL, '--timelines', directory)
         wanted = {f'{memory}-{strategy}.svg' for memory in ('pinned', 'ordinary')
                   for strategy in ('one-after-the-other', 'stream-per-chunk', 'copy-compute-copy')}
-        tool.expect(set(os.listdir(directory)) == wanted, 'a picture of each way to overlap')
+        tool.expect(set(os.listdir(directory)) == wanted, '--timelines draws a picture of each strategy')
         for name in wanted:
             root = xml.etree.ElementTree.parse(tool.path(directory, name)).getroot()
             titles = [title.text for title in root.iter('{http://www.w3.org/2000/svg}title')]
@@ -61,8 +61,8 @@ refuses('size larger than memory', '--size', '1000T', says=['--size', 'memory', 
 refuses('range larger than memory', *SMALL, '--range', '1000T', says=['--range', 'memory', 'smaller'])
 for number in ('0', '-1', 'x'):
     refuses(f'--in-flight {number}', f'--in-flight={number}', says=['--in-flight'], status=2)
-refuses('timelines into what is no folder', *SMALL, '--timelines', '/dev/null', says=['--timelines', 'folder'])
+refuses('timelines into something that is no folder', *SMALL, '--timelines', '/dev/null', says=['--timelines', 'folder'])
 refuses('unknown device', '--device', '99', says=['no device 99'])
 refuses('a device twice', '--device', '0,0', says=['twice'])
-refuses('what is no device', '--device', 'x', says=['--device'], status=2)
-refuses('what is no option', '--nothing', says=['--nothing'], status=2)
+refuses('a device that is no number', '--device', 'x', says=['--device'], status=2)
+refuses('unknown option', '--nothing', says=['--nothing'], status=2)

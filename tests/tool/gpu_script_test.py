@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`scripts/gpu` takes a relative and an absolute build folder: what it runs finds the exit cases and the libraries. Argument: the source root."""
+"""`scripts/gpu` accepts a relative and an absolute build folder. The programs that it runs find the exit cases and the libraries. Argument: the
+source root."""
 import os
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends with 0 where there is a device to run on, and with what Meson takes as a skip where there is none.
+// Exits with 0 if there is a device, and with 77, which Meson takes as a skip, if there is none.
 #include <runnel/device.hpp>
 
 #include <cstdio>

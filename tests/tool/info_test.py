@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`runnel info` says what there is, and in one line why there is nothing."""
+"""`runnel info` prints the devices, or in one line why there is none."""
 import tool
 
 done = tool.run('info')
@@ -16,9 +16,9 @@ if 'backend            host' in text:
     text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '3'}).stdout.decode()
     tool.expect(text.count('\ndevice ') == 3, 'info lists every device')
     done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '0'})
-    tool.expect(done.returncode == 0 and b'none: ' in done.stdout, 'no device is an answer')
+    tool.expect(done.returncode == 0 and b'none: ' in done.stdout, 'info succeeds without a device')
     why = tool.run('info', '--why', environment={'RUNNEL_HOST_DEVICES': '0'}).stdout
-    tool.expect(why.count(b'\n') == 1, 'and --why says why in one line')
+    tool.expect(why.count(b'\n') == 1, '--why explains it in one line')
     done = tool.run('overlap', '--table', 'upper', '/etc/passwd', '/dev/null', environment={'RUNNEL_HOST_DEVICES': '0'})
     tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1, 'overlap says that there is no device')
 

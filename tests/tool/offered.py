@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command offers, by its own --help; and where the shells' completions of it are."""
+"""The command's subcommands and options, as --help prints them, and the files with the shells' completions."""
 import pathlib
 import re
 
@@ -16,7 +16,7 @@ def commands():
 
 
 def options(*command):
-    """With the two dashes."""
+    """The options of a subcommand, or of the command itself, with the two dashes."""
     found = re.findall(r'(?:^| |,)(--[a-z][a-z-]*)', tool.run(*command, '--help').stdout.decode(), re.MULTILINE)
     tool.expect('--help' in found, f'there are options of {" ".join(["runnel", *command])}')
     return found

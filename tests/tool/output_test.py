@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command writes arrives where it was asked for, or the command fails with one line. A file that is there loses nothing."""
+"""The command writes its output to the requested place, or fails with one line. An existing file loses nothing."""
 import os
 import subprocess
 
@@ -13,7 +13,7 @@ UPPER = DATA.upper()
 
 
 def run_into(output, *arguments):
-    """Runs the command with its standard output in that file, opened with these flags."""
+    """Runs the command with its standard output in a file. `output` is the path and the flags to open it."""
     path, flags = output
     descriptor = os.open(path, flags, 0o644)
     try:
@@ -33,7 +33,7 @@ with tool.scratch() as directory:
     source.write_bytes(DATA)
     overlap = ('overlap', '--table', 'upper', '--chunk', '1000', source)
 
-    # The standard output is a file: it is written where it stands, as a shell's > and >> have it.
+    # The standard output is a file. The command writes at its current position, as for a shell's > and >>.
     for name in ('/dev/stdout', '/dev/fd/1', '/proc/self/fd/1'):
         there.write_bytes(b'old\n')
         inode = there.stat().st_ino
@@ -45,23 +45,23 @@ with tool.scratch() as directory:
         there.write_bytes(b'old\n')
         done = run_into((there, os.O_WRONLY | os.O_TRUNC), *overlap, name)
         tool.expect(done.returncode == 0 and there.read_bytes() == UPPER and b'GB/s' in done.stderr,
-                    f'{name} writes a file; the report goes elsewhere: {done.stderr.decode().strip()}')
+                    f'{name} writes a file; the report goes to standard error: {done.stderr.decode().strip()}')
     script = 'echo first; "$@" 2>/dev/null; echo last'
     with open(there, 'wb') as output:
         subprocess.run(['sh', '-c', script, 'sh', tool.RUNNEL, *map(str, overlap), '/dev/stdout'], stdout=output, check=True, timeout=tool.LIMIT_S)
-    tool.expect(there.read_bytes() == b'first\n' + UPPER + b'last\n', 'between the output of other commands it stands in order')
+    tool.expect(there.read_bytes() == b'first\n' + UPPER + b'last\n', 'the output stays in order with the output of other commands')
     there.write_bytes(b'')
     done = run_into((there, os.O_WRONLY), *overlap, '--timeline', there, '/dev/stdout')
     tool.expect(done.returncode == 1 and b'same file' in done.stderr, 'a timeline in the same file is refused')
     done = run_into((source, os.O_WRONLY | os.O_APPEND), *overlap, '/dev/stdout')
-    tool.expect(done.returncode == 1 and b'is the file to read' in done.stderr and source.read_bytes() == DATA, 'so is the input')
+    tool.expect(done.returncode == 1 and b'is the file to read' in done.stderr and source.read_bytes() == DATA, 'the input as output is refused')
     with open('/dev/null', 'rb') as reading:
         done = tool.run(*overlap, '/dev/stdin', stdin=reading)
-    tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'cannot write' in done.stderr, 'and what is open for reading only')
+    tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'cannot write' in done.stderr, 'a descriptor that is open for reading only is refused')
     done = tool.run(*overlap, '/dev/fd/999')
-    tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'cannot write' in done.stderr, 'and what is not open')
+    tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'cannot write' in done.stderr, 'a descriptor that is not open is refused')
 
-    # A link whose target is not there yet: the target is made, beside itself.
+    # A link whose target does not exist yet. The command makes the target.
     (below := tool.path(directory, 'below')).mkdir()
     first, second = tool.path(directory, 'first'), tool.path(directory, 'second')
     first.symlink_to(second)
@@ -71,7 +71,7 @@ with tool.scratch() as directory:
                 f'a link to a new file is followed {done.stderr.decode().strip()}')
     (below / 'made').unlink()
     done = tool.run(*overlap, '--trace', below / 'made', first)
-    tool.expect(done.returncode == 1 and b'same file' in done.stderr and not os.listdir(below), 'a trace under the name that it leads to is refused')
+    tool.expect(done.returncode == 1 and b'same file' in done.stderr and not os.listdir(below), 'a trace under the name of the link\'s target is refused')
     (nowhere := tool.path(directory, 'nowhere')).symlink_to('none/made')
     (around := tool.path(directory, 'around')).symlink_to('around')
     for broken in (nowhere, around):
@@ -79,7 +79,7 @@ with tool.scratch() as directory:
         tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'cannot write' in done.stderr and broken.is_symlink(),
                     f'a link that leads nowhere is refused: {done.stderr.decode().strip()}')
 
-    # What is printed could not be written.
+    # Writing to the standard output fails.
     full = ('/dev/full', os.O_WRONLY)
     for arguments in (('info',), ('info', '--why'), ('--help',), ('overlap', '--help'), ('--version',), ('bench', '--size', '2M', '--chunk', '256K'),
                       ('bench', '--size', '2M', '--chunk', '256K', '--json'), (*overlap, '/dev/stdout'), (*overlap, target),

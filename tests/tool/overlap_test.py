@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`runnel overlap` writes what tr writes, for any size of file and chunk."""
+"""`runnel overlap` writes the same as tr, for any size of file and chunk."""
 import json
 import os
 import random
@@ -28,7 +28,7 @@ random.seed(1)
 with tool.scratch() as directory:
     source, target = tool.path(directory, 'in'), tool.path(directory, 'out')
 
-    # Sizes around the chunk's, chunks that do not divide the file, fewer streams than chunks and more.
+    # File sizes around the chunk size, chunk sizes that do not divide the file, and fewer or more streams than chunks.
     for size, chunk, in_flight, streams in [(1, '16M', 4, 4), (4095, '4K', 4, 4), (4096, '4K', 4, 4), (4097, '4K', 4, 4),
                                             (100_000, '1000', 1, 1), (100_001, '1000', 3, 2), (1_000_003, '64K', 2, 5), (999, '1', 16, 3)]:
         data = random.randbytes(size)
@@ -38,7 +38,7 @@ with tool.scratch() as directory:
             tool.expect(done.returncode == 0 and target.read_bytes() == expected(table, data),
                         f'{table} of {size} bytes in chunks of {chunk}, {in_flight} in flight on {streams} streams {done.stderr.decode()}')
 
-    # Every strategy writes the same.
+    # All strategies write the same.
     data = random.randbytes(300_001)
     source.write_bytes(data)
     for strategy, said in (('automatic', ''), ('A', 'stream per chunk'), ('stream-per-chunk', 'stream per chunk'),
@@ -47,14 +47,14 @@ with tool.scratch() as directory:
         tool.expect(done.returncode == 0 and target.read_bytes() == expected('rot13', data) and said in done.stdout.decode(),
                     f'strategy {strategy} {done.stderr.decode()}')
 
-    # The histogram is the input's.
+    # The histogram counts the bytes of the input.
     source.write_bytes(b'a' * 750 + b'\n' * 250)
     text = tool.run('overlap', '--table', 'upper', '--chunk', '7', source, target).stdout.decode()
     lines = [line.split() for line in text.splitlines()]
     tool.expect(any(line[:3] == ["'a'", '750', '75.0'] for line in lines) and any(line[:3] == ['\\n', '250', '25.0'] for line in lines),
                 'the histogram counts every byte')
 
-    # The picture opens, has a bar for every step of every chunk, a lane for each stream, and says what was reached.
+    # The timeline is valid XML, has a bar for each step of each chunk and a lane for each stream, and states the result.
     picture, trace = tool.path(directory, 'a.svg'), tool.path(directory, 'a.json')
     source.write_bytes(random.randbytes(500_000))
     for strategy, streams in (('A', ['stream 0', 'stream 1', 'stream 2', 'stream 3']),
@@ -67,24 +67,24 @@ with tool.scratch() as directory:
         texts = [text.text for text in root.iter('{http://www.w3.org/2000/svg}text')]
         for text in (*streams, 'idle', 'busy', 'time since the start, ms'):
             tool.expect(text in texts, f'the timeline of strategy {strategy} says {text!r}')
-        tool.expect('hidden behind compute' in texts[0], 'and what was reached')
+        tool.expect('hidden behind compute' in texts[0], 'the timeline states the result')
 
-        # The trace is what chrome://tracing and Perfetto read: complete events on named threads.
+        # The trace has the format of chrome://tracing and Perfetto: complete events on named threads.
         events = json.loads(trace.read_text())['traceEvents']
         threads = {event['tid']: event['args']['name'] for event in events if event['ph'] == 'M' and event['name'] == 'thread_name'}
         tool.expect(list(threads.values()) == ['file read', *streams, 'file write'], f'the trace of strategy {strategy} names its threads')
         bars = [event for event in events if event['ph'] == 'X']
-        tool.expect(len(bars) == 25 and len(events) == len(bars) + 2 * len(threads) + 1, 'it has 5 steps of 5 chunks')
+        tool.expect(len(bars) == 25 and len(events) == len(bars) + 2 * len(threads) + 1, 'the trace has 5 steps of 5 chunks')
         tool.expect(all(event['dur'] >= 0 and event['ts'] >= 0 and event['pid'] == 1 and event['tid'] in threads and
                         event['cat'] in ('file', 'transfer', 'compute') and 0 <= event['args']['chunk'] < 5 for event in bars),
-                    'each with its times, its thread and its chunk')
+                    'each event has its times, its thread and its chunk')
         for tid in threads:
             ends = sorted((event['ts'], event['ts'] + event['dur']) for event in bars if event['tid'] == tid)
             tool.expect(all(a[1] <= b[0] + 0.01 for a, b in zip(ends, ends[1:])), f'nothing in {threads[tid]!r} overlaps')
     done = tool.run('overlap', '--table', 'lower', '--chunk', '1000', '--timeline', picture, source, target)
-    tool.expect('excerpt, chunks 238 to 261 of 500' in picture.read_text(), 'of a long run the timeline shows an excerpt, and says so')
+    tool.expect('excerpt, chunks 238 to 261 of 500' in picture.read_text(), 'the timeline of a long run shows an excerpt, and says so')
 
-    # A long name leaves room for the result.
+    # A long file name is shortened in the title.
     long_name = tool.path(directory, 'n' * 200)
     source.rename(long_name)
     tool.run('overlap', '--table', 'lower', '--timeline', picture, long_name, target)
@@ -92,12 +92,12 @@ with tool.scratch() as directory:
     tool.expect('nnn...nnn' in title and 'GB/s' in title and len(title) < 120, f'the title fits: {title}')
     long_name.unlink()
 
-    # Empty files, pipes, devices, links and files that are already there.
+    # Empty files, pipes, devices, links and existing files.
     source.write_bytes(b'')
     done = tool.run('overlap', '--table', 'upper', '--timeline', picture, '--trace', trace, source, target)
     tool.expect(done.returncode == 0 and target.read_bytes() == b'' and b'is empty' in done.stderr, 'an empty file gives an empty file')
-    tool.expect('nothing to do' in picture.read_text(), 'and an empty timeline')
-    tool.expect(all(event['ph'] == 'M' for event in json.loads(trace.read_text())['traceEvents']), 'and an empty trace')
+    tool.expect('nothing to do' in picture.read_text(), 'an empty file gives an empty timeline')
+    tool.expect(all(event['ph'] == 'M' for event in json.loads(trace.read_text())['traceEvents']), 'an empty file gives an empty trace')
     data = random.randbytes(300_000)
     done = tool.run('overlap', '--table', 'upper', '--chunk', '10000', '/dev/stdin', '/dev/stdout', input=data)
     tool.expect(done.returncode == 0 and done.stdout == expected('upper', data), 'from a pipe to a pipe')
@@ -110,4 +110,4 @@ with tool.scratch() as directory:
     done = tool.run('overlap', '--table', 'upper', source, link)
     tool.expect(done.returncode == 0 and link.is_symlink() and target.read_bytes() == expected('upper', data) and
                 target.stat().st_mode & 0o777 == 0o640, 'a link stays a link, and a file keeps its mode')
-    tool.expect(sorted(os.listdir(directory)) == ['a.json', 'a.svg', 'in', 'link', 'out'], 'nothing else was left behind')
+    tool.expect(sorted(os.listdir(directory)) == ['a.json', 'a.svg', 'in', 'link', 'out'], 'no other files are left behind')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is too old, or there twice, is told in one line that says what to do. Arguments: the source root, Meson's command."""
+"""If a tool is too old or installed twice, the setup says so in one line with advice. Arguments: the source root, Meson's command."""
 import os
 import pathlib
 import subprocess
@@ -21,7 +21,7 @@ def expect_line(command, words, path='', environment=None):
     lines = (done.stdout + done.stderr).splitlines()
     hits = [line for line in lines if all(word in line for word in words)]
     if done.returncode == 0 or not hits:
-        print(done.stdout, done.stderr, f'FAILED: {command} returned {done.returncode}, and no line of it has {words}', sep='\n')
+        print(done.stdout, done.stderr, f'FAILED: {command} returned {done.returncode}, and no line of its output has {words}', sep='\n')
         sys.exit(1)
     print(f'ok: {hits[0]}')
 
@@ -31,7 +31,7 @@ with tempfile.TemporaryDirectory(prefix='runnel-setup-') as folder:
     expect_line(['bash', '-eu', '-c', '. scripts/setup.sh; set_up_build /nonexistent'], ['Meson 0.61.2 is too old', '1.0.1', 'pip install meson'], folder)
 
 with tempfile.TemporaryDirectory(prefix='runnel-setup-') as folder:
-    # A compiler that says that it is g++ 11.
+    # A compiler that claims to be g++ 11.
     fake(folder, 'old-g++', """for word; do
   case $word in
     --version) echo 'old-g++ (Debian 11.4.0-1) 11.4.0'; echo 'Copyright (C) 2021 Free Software Foundation, Inc.'; exit 0;;
@@ -41,7 +41,7 @@ done
 exec g++ "$@\"""")
     expect_line([MESON, 'setup', f'{folder}/build', '-Dgpu_backend=host'], ['too old', '11.4', 'g++ 12 or clang 14'], environment={'CXX': f'{folder}/old-g++'})
     expect_line([MESON, 'setup', f'{folder}/none', '-Dgpu_backend=host'], ['compiler'], environment={'CXX': 'no-such-compiler'})
-    # A toolkit whose nvcc is another one's.
+    # A CUDA toolkit, and an nvcc of another toolkit.
     has_cuda = subprocess.run([sys.executable, SOURCE / 'backends/cuda/find_cudart.py'], capture_output=True, text=True).stdout.strip()
     if has_cuda:
         fake(folder, 'nvcc', 'echo "Cuda compilation tools, release 7.5, V7.5.17"')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command share: running it, and saying what was expected."""
+"""What the tests of the command share: running the command and checking its results."""
 import os
 import pathlib
 import subprocess
@@ -32,7 +32,7 @@ def expect(condition, what):
 
 
 def scratch():
-    """A new directory that goes in the end; use as a context."""
+    """A context with a new directory, which is removed at the end."""
     return tempfile.TemporaryDirectory(prefix='runnel-test-')
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An input that becomes shorter while `runnel overlap` reads it ends the command with one line, and no result takes its place."""
+"""If the input becomes shorter while `runnel overlap` reads it, the command fails with one line and leaves no result."""
 import os
 import signal
 import subprocess
@@ -23,7 +23,7 @@ def start(*arguments):
 with tool.scratch() as directory:
     source, target, pipe = (tool.path(directory, name) for name in ('in', 'out', 'pipe'))
 
-    # The pipe is a gate: nobody reads it before the input is shorter, and it holds less than the input.
+    # The output is a pipe, which holds less than the input. The test reads only one byte before it makes the input shorter.
     os.mkfifo(pipe)
     for chunk, left in (('4K', 1 << 20), ('4K', (1 << 20) + 1), ('64K', 0)):
         source.write_bytes(b'a' * (4 << 20))
@@ -35,7 +35,7 @@ with tool.scratch() as directory:
         error = running.communicate(timeout=tool.LIMIT_S)[1].decode()
         fails(f'{left} bytes are left', running.returncode, error)
 
-    # A file that is much larger than what can be mapped before it is shorter.
+    # The input is so large that the command cannot finish before it becomes shorter.
     target.write_bytes(b'old')
     for before in (b'old', None):
         if before is None:
@@ -52,10 +52,10 @@ with tool.scratch() as directory:
         running.send_signal(signal.SIGCONT)
         error = running.communicate(timeout=tool.LIMIT_S)[1].decode()
         fails('the output is a file', running.returncode, error)
-        tool.expect(set(os.listdir(directory)) == names, 'nothing is left behind')
-        tool.expect(before is None or target.read_bytes() == before, 'an old output is as it was')
+        tool.expect(set(os.listdir(directory)) == names, 'no file is left behind')
+        tool.expect(before is None or target.read_bytes() == before, 'an old output is unchanged')
 
-    # A file that grows is read as far as it goes.
+    # The input grows: the command reads it to its new end.
     source.write_bytes(b'a' * (4 << 20))
     running = start('--chunk', '4K', source, pipe)
     with open(pipe, 'rb') as reading:
@@ -63,10 +63,10 @@ with tool.scratch() as directory:
         with open(source, 'ab') as growing:
             growing.write(b'b' * 1000)
         result = reading.read()
-    tool.expect(running.wait(timeout=tool.LIMIT_S) == 0 and result == b'A' * ((4 << 20) - 1) + b'B' * 1000, 'a file may grow meanwhile')
+    tool.expect(running.wait(timeout=tool.LIMIT_S) == 0 and result == b'A' * ((4 << 20) - 1) + b'B' * 1000, 'the input may grow while it is read')
     running.communicate()
 
-    # Files of the kernel say a size and end before it.
+    # Files of the kernel end before the size that they report.
     kernel = next((name for name in ('/sys/kernel/mm/transparent_hugepage/enabled', '/sys/kernel/uevent_seqnum') if os.path.isfile(name)), None)
     if kernel is not None:
         done = tool.run('overlap', '--table', 'upper', kernel, target)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `runnel info --why` says about machines that this one is not: each is a folder of the files that give it away.
+// What `runnel info --why` says about other machines. Each machine is a folder with the files that `why` looks at.
 #include "../../tools/why.hpp"
 
 #include <gtest/gtest.h>
@@ -43,8 +43,8 @@ class Why : public testing::Test {
   std::string line(Vendor vendor, int runtime = 13000, int driver = 13000) {
     return tool::explain(vendor, tool::look_at_machine(vendor, root), runtime, driver);
   }
-  /// Root may open everything.
-  std::string line_for_anybody(Vendor vendor, int runtime, int driver) {
+  /// The line as a user without privileges sees it, because root may open every file.
+  std::string line_for_a_user(Vendor vendor, int runtime, int driver) {
     const uid_t found = geteuid();
     if (found == 0) {
       EXPECT_EQ(seteuid(65534), 0);
@@ -84,12 +84,12 @@ TEST_F(Why, ToolkitWithoutDriver) {
 TEST_F(Why, NoDevicePermission) {
   whole(Vendor::nvidia);
   fs::permissions(root / "dev/nvidia0", fs::perms{0});
-  expect_line(line_for_anybody(Vendor::nvidia, 13000, 0), {"may not open /dev/nvidia0", "usermod -aG ", "log in again"});
+  expect_line(line_for_a_user(Vendor::nvidia, 13000, 0), {"may not open /dev/nvidia0", "usermod -aG ", "log in again"});
 }
 TEST_F(Why, RocmWithoutTheRenderGroup) {
   whole(Vendor::amd);
   fs::permissions(root / "dev/kfd", fs::perms{0});
-  expect_line(line_for_anybody(Vendor::amd, 50200000, 50200000), {"may not open /dev/kfd", "usermod -aG ", "log in again"});
+  expect_line(line_for_a_user(Vendor::amd, 50200000, 50200000), {"may not open /dev/kfd", "usermod -aG ", "log in again"});
 }
 TEST_F(Why, ContainerWithoutDeviceFiles) {
   file("proc/driver/nvidia/version");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench.hpp"
 
+#include "backend.hpp"
 #include "failure.hpp"
 #include "info.hpp"
 #include "json.hpp"
@@ -28,8 +29,6 @@ namespace tool {
 
 namespace {
 
-constexpr bool host_backend = std::string_view{RUNNEL_BACKEND} == "host";
-
 struct Results {
   std::string device;
   std::size_t link_bytes;
@@ -40,7 +39,7 @@ struct Results {
   std::optional<RangeRate> range;
 };
 
-/// One line that is replaced by the next, where somebody is looking.
+/// Prints a line that replaces the previous one, if standard error is a terminal.
 void announce(const std::string& what) {
   if (::isatty(STDERR_FILENO) == 1) std::fprintf(stderr, "\r\033[K%s", what.empty() ? "" : ("measuring: " + what + " ...").c_str());
 }
@@ -61,8 +60,8 @@ OverlapSizes chosen_sizes(const BenchCommand& command) {
   sizes.chunk = static_cast<std::size_t>(parse_size("--chunk", command.chunk.empty() ? (host_backend ? "4M" : "64M") : command.chunk));
   sizes.bytes -= sizes.bytes % sizes.devices.size();
   sizes.chunk = std::min(sizes.chunk, sizes.bytes);
-  // Twice from and to, pinned and not; on the host backend the device's too. Asked before anything is allocated, since memory that a
-  // machine promises and does not have ends in the process being killed.
+  // Input and output, both in pinned and in pageable memory; on the host backend the device's memory too. Checked before anything is
+  // allocated, because a system may promise more memory than it has, and then kill the process.
   const std::uint64_t room = available_memory();
   if (sizes.bytes > room / (host_backend ? 8 : 4))
     throw Failure("--size " + to_text(sizes.bytes) + " needs four to eight times that much memory, and " + to_text(room) +
@@ -107,6 +106,66 @@ void print_table(const Results& r) {
                 to_text(r.range->bytes).c_str(), to_text(r.range->device_bytes).c_str(), r.range->seconds, r.range->gigabytes_per_s);
 }
 
+void write_copies(Json& json, const std::vector<LinkRate>& links) {
+  json.key("copies");
+  json.open('[');
+  for (const LinkRate& link : links) {
+    json.open('{');
+    json.field("direction", link.direction);
+    json.field("memory", link.memory);
+    json.field("gigabytes_per_s", link.gigabytes_per_s);
+    json.field("held_us", link.held_us);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+void write_operations(Json& json, const std::vector<OperationCost>& operations) {
+  json.key("operations");
+  json.open('[');
+  for (const OperationCost& operation : operations) {
+    json.open('{');
+    json.field("operation", operation.operation);
+    json.field("ns", operation.ns);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+void write_overlaps(Json& json, const OverlapSizes& sizes, const OverlapRates& overlaps) {
+  json.key("overlap");
+  json.open('{');
+  json.field("bytes", static_cast<double>(sizes.bytes));
+  json.field("chunk", static_cast<double>(sizes.chunk));
+  json.field("in_flight", static_cast<double>(sizes.in_flight));
+  json.field("rounds", overlaps.rounds);
+  json.field("limit_gigabytes_per_s", overlaps.limit);
+  json.key("rates");
+  json.open('[');
+  for (const OverlapRate& rate : overlaps.rates) {
+    json.open('{');
+    json.field("memory", rate.memory);
+    json.field("strategy", rate.strategy);
+    json.field("chosen", rate.chosen);
+    json.field("gigabytes_per_s", rate.gigabytes_per_s);
+    json.field("of_limit", rate.of_limit);
+    json.field("speedup", rate.speedup);
+    json.close('}');
+  }
+  json.close(']');
+  json.close('}');
+}
+
+void write_range(Json& json, const RangeRate& range) {
+  json.key("range");
+  json.open('{');
+  json.field("bytes", static_cast<double>(range.bytes));
+  json.field("device_bytes", static_cast<double>(range.device_bytes));
+  json.field("seconds", range.seconds);
+  json.field("gigabytes_per_s", range.gigabytes_per_s);
+  json.close('}');
+}
+
 void print_json(const Results& r) {
   Json json;
   json.open('{');
@@ -116,66 +175,18 @@ void print_json(const Results& r) {
   json.field("devices", static_cast<double>(r.sizes.devices.size()));
   json.field("host_processors", std::thread::hardware_concurrency());
   json.field("copy_bytes", static_cast<double>(r.link_bytes));
-  json.key("copies");
-  json.open('[');
-  for (const LinkRate& link : r.links) {
-    json.open('{');
-    json.field("direction", link.direction);
-    json.field("memory", link.memory);
-    json.field("gigabytes_per_s", link.gigabytes_per_s);
-    json.field("held_us", link.held_us);
-    json.close('}');
-  }
-  json.close(']');
-  json.key("operations");
-  json.open('[');
-  for (const OperationCost& operation : r.operations) {
-    json.open('{');
-    json.field("operation", operation.operation);
-    json.field("ns", operation.ns);
-    json.close('}');
-  }
-  json.close(']');
-  if (r.overlaps) {
-    json.key("overlap");
-    json.open('{');
-    json.field("bytes", static_cast<double>(r.sizes.bytes));
-    json.field("chunk", static_cast<double>(r.sizes.chunk));
-    json.field("in_flight", static_cast<double>(r.sizes.in_flight));
-    json.field("rounds", r.overlaps->rounds);
-    json.field("limit_gigabytes_per_s", r.overlaps->limit);
-    json.key("rates");
-    json.open('[');
-    for (const OverlapRate& rate : r.overlaps->rates) {
-      json.open('{');
-      json.field("memory", rate.memory);
-      json.field("strategy", rate.strategy);
-      json.field("chosen", rate.chosen);
-      json.field("gigabytes_per_s", rate.gigabytes_per_s);
-      json.field("of_limit", rate.of_limit);
-      json.field("speedup", rate.speedup);
-      json.close('}');
-    }
-    json.close(']');
-    json.close('}');
-  }
-  if (r.range) {
-    json.key("range");
-    json.open('{');
-    json.field("bytes", static_cast<double>(r.range->bytes));
-    json.field("device_bytes", static_cast<double>(r.range->device_bytes));
-    json.field("seconds", r.range->seconds);
-    json.field("gigabytes_per_s", r.range->gigabytes_per_s);
-    json.close('}');
-  }
+  write_copies(json, r.links);
+  write_operations(json, r.operations);
+  if (r.overlaps) write_overlaps(json, r.sizes, *r.overlaps);
+  if (r.range) write_range(json, *r.range);
   json.close('}');
   std::printf("%s\n", json.text().c_str());
 }
 
-/// A picture of each way to overlap, named after it: "pinned-stream-per-chunk.svg".
+/// Draws a timeline for each strategy and kind of memory: "pinned-stream-per-chunk.svg".
 void draw_timelines(const Results& r, const std::filesystem::path& folder) {
   for (const OverlapRate& rate : r.overlaps->rates) {
-    if (rate.strategy == "automatic") continue;  // is one of the others
+    if (rate.strategy == "automatic") continue;  // the same as one of the other strategies
     const bool by_step = rate.chosen == name_of(runnel::OverlapStrategy::copy_compute_copy);
     const std::size_t in_flight = rate.strategy == "one after the other" ? 1 : r.sizes.in_flight;
     const auto lanes =
@@ -201,7 +212,7 @@ int bench(const BenchCommand& command) {
   results.sizes = chosen_sizes(command);
   results.sizes.record_times = !command.timelines.empty();
   if (results.sizes.record_times && !std::filesystem::is_directory(command.timelines))
-    throw Failure("--timelines " + in_quotes(command.timelines) + " is no folder; name one that is there");
+    throw Failure("--timelines " + in_quotes(command.timelines) + " is no folder; name an existing folder");
   if (results.sizes.record_times && results.sizes.devices.size() > 1) throw Failure("--timelines draws one device; name one with --device");
   OverlapSizes range = results.sizes;
   if (!command.range.empty()) {

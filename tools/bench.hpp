@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `runnel bench`: what this machine can do, in about a minute.
+/// `runnel bench` measures this machine in about a minute.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tool {
 
-/// As typed. Empty sizes: chosen by the backend.
+/// The arguments as typed. An empty size means the backend's default.
 struct BenchCommand {
   std::vector<int> devices = {0};
   std::string size;
@@ -15,7 +15,7 @@ struct BenchCommand {
   int in_flight = 4;
   std::string range;
   bool json = false;
-  std::string timelines;  ///< a folder; empty: none
+  std::string timelines;  ///< a folder; empty: no timelines
 };
 
 /// Returns the exit status. @throws Failure, or what runnel throws

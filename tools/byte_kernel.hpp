@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels of the command. One text for every backend: on a GPU many threads run it together, on the host backend one.
+/// The kernels of the command, written once for all backends. On a GPU many threads run a kernel together, on the host backend one thread.
 #pragma once
 
 #include "byte_map.hpp"
@@ -17,15 +17,16 @@ namespace tool {
 
 using ByteCount = unsigned long long;
 
-/// What the threads of one block share. Several counters for each byte, since a run of equal bytes would make every addition wait for
-/// the one before, on a CPU as on a GPU.
+/// The memory that the threads of a block share. Each byte has several counters, because with one counter a run of equal bytes would make
+/// each addition wait for the previous one, on a CPU as on a GPU.
 struct Scratch {
   static constexpr unsigned lanes = 4;
   unsigned counts[lanes * 256];
   unsigned char map[256];
 };
 
-/// Of `runnel overlap`: maps `size` bytes and adds to the 256 `counts` how often each came in. `Team` says which thread this is.
+/// The kernel of `runnel overlap`. It maps `size` bytes and adds the number of each input byte to the 256 `counts`. `team` identifies the
+/// calling thread.
 template <class Team>
 TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char* in, unsigned char* out, std::size_t size,
                                const ByteMap& map, ByteCount* counts) {
@@ -44,8 +45,8 @@ TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char*
     team.add(counts[i % 256], ByteCount{scratch.counts[i]});
 }
 
-/// Of `runnel bench`: out = 2 * in + 1, byte by byte but eight at a time, `rounds` times over (each of the result of the one before).
-/// Both begin at a multiple of 8.
+/// The kernel of `runnel bench`. It computes 2 * x + 1 of each byte, eight bytes at a time, and repeats that `rounds` times on the result.
+/// Requires: `in` and `out` are aligned to 8 bytes.
 template <class Team>
 TOOL_KERNEL void double_and_add_one(Team team, const unsigned char* in, unsigned char* out, std::size_t size, unsigned rounds) {
   const auto* const words = reinterpret_cast<const std::uint64_t*>(in);

@@ -8,14 +8,14 @@
 
 namespace tool {
 
-/// Small enough to travel to a kernel as an argument.
+/// Small enough to be an argument of a kernel.
 struct ByteMap {
   unsigned char to[256];
 };
 
 inline constexpr std::array<std::string_view, 4> byte_map_names = {"upper", "lower", "invert", "rot13"};
 
-/// The map of that name; letters are those of ASCII, as in the C locale. @throws Failure for a name that is not in `byte_map_names`
+/// The map with that name. Letters are ASCII letters, as in the C locale. @throws Failure for a name that is not in `byte_map_names`
 [[nodiscard]] ByteMap byte_map(std::string_view name);
 
 }  // namespace tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the tool could not do, in one line for the person who typed the command.
+/// A failure of the command, with a message of one line for the user.
 #pragma once
 
 #include <stdexcept>
@@ -12,7 +12,7 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The text in quotes, without characters that would break the line or the terminal.
+/// The text in quotes. Control characters become question marks, because they could break the line or the terminal.
 [[nodiscard]] inline std::string in_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;

@@ -19,7 +19,7 @@ namespace {
 
 std::string reason(int error) { return std::strerror(error); }
 
-/// What to do about an error of the file system.
+/// Advice for an error of the file system.
 const char* advice(int error) {
   switch (error) {
     case ENOENT:
@@ -44,7 +44,7 @@ auto retry(Call call) {
   return result;
 }
 
-/// The descriptor of this process that a path names, as /dev/fd/3 and /proc/self/fd/3 do.
+/// The descriptor of this process that a path names, such as /dev/fd/3 or /proc/self/fd/3.
 std::optional<int> descriptor_of(const std::filesystem::path& path) {
   std::error_code none;
   const auto own = std::filesystem::canonical("/proc/self/fd", none);
@@ -56,7 +56,7 @@ std::optional<int> descriptor_of(const std::filesystem::path& path) {
   return descriptor;
 }
 
-/// Where the links that a path names lead, whether anything is there or not. A path of a descriptor stays: what it leads to is open.
+/// Follows the links of a path, even if their target does not exist. Stops at a path that names a descriptor, because its file is open.
 std::filesystem::path follow_links(std::filesystem::path path) {
   constexpr int most_links = 40;  // as many as Linux follows
   for (int i = 0; i < most_links && !descriptor_of(path); ++i) {
@@ -79,7 +79,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
     ::close(descriptor_);
     throw Failure(in_quotes(path.native()) + " is a directory; name a file to read");
   }
-  // Files under /proc say 0 and have content.
+  // Files under /proc report size 0 and have content.
   if (S_ISREG(status.st_mode) && status.st_size > 0) size_ = static_cast<std::uint64_t>(status.st_size);
   static_cast<void>(::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL));
 }
@@ -101,10 +101,10 @@ std::size_t InputFile::read(std::span<unsigned char> buffer) {
 
 void InputFile::require_whole() const {
   struct ::stat now {};
-  // Files under /sys end before the size that they say, and go on saying it.
+  // Files under /sys end before the size that they report, and the size does not change.
   if (!size_ || read_ >= *size_ || ::fstat(descriptor_, &now) != 0 || static_cast<std::uint64_t>(now.st_size) >= *size_) return;
   throw Failure("cannot read " + in_quotes(path_.native()) + ": it became shorter while it was read, " + std::to_string(read_) + " of " +
-                std::to_string(*size_) + " bytes came; run again when nothing changes it");
+                std::to_string(*size_) + " bytes were read; run again when nothing changes it");
 }
 
 bool InputFile::is(const std::filesystem::path& path) const {
@@ -129,7 +129,7 @@ OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input
   } else if (S_ISDIR(status.st_mode)) {
     throw Failure(in_quotes(path.native()) + " is a directory; name a file to write");
   } else if (S_ISREG(status.st_mode)) {
-    // Renaming over a file asks nobody, so ask here.
+    // rename() would replace the file without checking its permissions, so check them here.
     if (::access(path.c_str(), W_OK) != 0) fail(errno);
     target_ = std::filesystem::canonical(path);
     open_beside();
@@ -144,7 +144,7 @@ OutputFile::~OutputFile() {
   if (temporary_slot_ >= 0) remove_temporary(temporary_slot_);
 }
 
-/// Takes a descriptor, or errno where it is negative.
+/// Writes to `descriptor`. If it is negative, fails with errno.
 void OutputFile::open_directly(int descriptor) {
   if (descriptor < 0) fail(errno);
   if ((::fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY) {
@@ -152,7 +152,7 @@ void OutputFile::open_directly(int descriptor) {
     fail(EBADF);
   }
   descriptor_ = descriptor;
-  // A file of its own name elsewhere on the command line is found by that name. A pipe has none.
+  // The path of the file, so that is_same() recognises the file under its own name. A pipe has no path.
   std::error_code none;
   if (const auto file = std::filesystem::canonical(path_, none); !none) target_ = file;
 }
@@ -180,7 +180,7 @@ void OutputFile::open_beside() {
 void OutputFile::take_mode_and_owner(const struct ::stat& status) {
   static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777));
   if (::fchown(descriptor_, status.st_uid, status.st_gid) != 0) {
-    // Then the new file is the caller's own, as any file is.
+    // Without the permission to change the owner, the new file belongs to the user, as every new file does.
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The files that the tool reads and writes. Results appear under their name only when they are whole.
+/// The files that the tool reads and writes. A result appears under its name only when it is complete.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,20 @@ namespace tool {
 
 class InputFile {
  public:
-  /// @throws Failure where it is missing, unreadable or a directory
+  /// @throws Failure if the file is missing, unreadable or a directory
   explicit InputFile(const std::filesystem::path& path);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
 
-  /// Fills the buffer as far as the file goes, and says how far that was: less than the buffer holds only at the end.
-  /// @throws Failure also where the file has become shorter since it was opened
+  /// Fills the buffer and returns the number of bytes, which is smaller than the buffer only at the end of the file.
+  /// @throws Failure if reading fails, or if the file has become shorter since it was opened
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
 
-  /// Nothing for a pipe, and for a file that does not know it.
+  /// The size of the file; nothing for a pipe, and for a file that reports no size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
-  /// Whether that path leads to this very file, by whatever name. Devices are not asked: reading them takes nothing away.
+  /// Whether `path` leads to the same regular file, under this or another name. Always false for devices, because writing to a device does
+  /// not change what is read from it.
   [[nodiscard]] bool is(const std::filesystem::path& path) const;
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -37,16 +38,16 @@ class InputFile {
   std::filesystem::path path_;
   int descriptor_;
   std::optional<std::uint64_t> size_;
-  std::uint64_t read_ = 0;  // bytes so far
+  std::uint64_t read_ = 0;  // bytes that were read so far
 };
 
-/// Writes to a temporary file beside the target, which takes the target's place at `commit()`. Until then the target is as it was;
-/// the temporary file goes with the object, and when SIGINT, SIGTERM or SIGHUP ends the process. A link is followed, also where its
-/// target does not exist yet. Two kinds of output are written directly: a device or a pipe, and a descriptor that the process already has
-/// (/dev/stdout), whose file may hold bytes that must stay, and whose owner may append to it.
+/// Writes to a temporary file beside the target, which replaces the target at `commit()`. Until then the target is unchanged. The
+/// destructor deletes the temporary file, and so does the end of the process by SIGINT, SIGTERM or SIGHUP. Links are followed, also to a
+/// target that does not exist yet. Two kinds of output are written directly: devices and pipes, and descriptors that the process already
+/// has (/dev/stdout), because their file may contain bytes that must stay, and other processes may append to it.
 class OutputFile {
  public:
-  /// @throws Failure where it cannot be written, or is the input
+  /// @throws Failure if the file cannot be written, or is the input
   OutputFile(const std::filesystem::path& path, const InputFile& input);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -54,14 +55,14 @@ class OutputFile {
 
   /// @throws Failure, for instance when the disk is full
   void write(std::span<const unsigned char> bytes);
-  /// Everything written: finds out whether it really was. @throws Failure
+  /// Closes the file after the last write. @throws Failure if writing failed
   void close();
-  /// Closes, and puts the file in its place.
+  /// Closes the file and moves it to the target.
   void commit();
 
-  /// Whether the target is a file that gets replaced; false for what is written directly.
+  /// Whether commit() replaces the target; false if it is written directly.
   [[nodiscard]] bool is_replaced() const noexcept { return replaced_; }
-  /// Whether the two would write to one file.
+  /// Whether both write to the same file.
   [[nodiscard]] bool is_same(const OutputFile& other) const noexcept { return target_ == other.target_; }
 
  private:
@@ -75,7 +76,7 @@ class OutputFile {
   std::filesystem::path target_;  // where the file will be, with links followed
   int descriptor_ = -1;
   bool replaced_ = false;
-  int temporary_slot_ = -1;  // in the list of what signals remove
+  int temporary_slot_ = -1;  // in the list of files that a signal handler deletes
 };
 
 }  // namespace tool

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "info.hpp"
 
+#include "backend.hpp"
 #include "size.hpp"
 #include "why.hpp"
 
@@ -9,13 +10,11 @@
 
 #include <cstdio>
 #include <string>
-#include <string_view>
 
 namespace tool {
 
 namespace {
 
-constexpr bool on_host = std::string_view{RUNNEL_BACKEND} == "host";
 #if defined RUNNEL_BACKEND_HIP && !defined RUNNEL_HIP_PLATFORM_NVIDIA
 constexpr Vendor vendor = Vendor::amd;
 #else
@@ -35,7 +34,7 @@ std::string abilities(runnel::Device device) {
   const int count = runnel::Device::count();
   for (int peer = 0; peer < count; ++peer)
     if (peer != device.ordinal()) add(device.can_access_peer(runnel::Device{peer}), ("reach device " + std::to_string(peer)).c_str());
-  return text.empty() ? "nothing beyond copies and kernels" : text;
+  return text.empty() ? "nothing besides copies and kernels" : text;
 }
 
 void print(runnel::Device device) {
@@ -57,7 +56,7 @@ void print(runnel::Device device) {
   if (queues > 0)
     std::printf("  hardware queues  %d\n", queues);
   else
-    std::printf("  hardware queues  %s\n", on_host ? "none: a thread for each stream with work" : "not told");
+    std::printf("  hardware queues  %s\n", host_backend ? "none: a thread for each stream with work" : "unknown");
   std::printf("  processors       %d\n", device.multiprocessor_count());
   std::printf("  can              %s\n", abilities(device).c_str());
 }
@@ -69,7 +68,7 @@ std::string version_text(int version) { return version == 0 ? "none" : std::to_s
 }  // namespace
 
 std::string why_none() {
-  if constexpr (on_host) return runnel::Device::why_none();
+  if constexpr (host_backend) return runnel::Device::why_none();
   const auto [runtime, driver] = runnel::runtime_version();
   const std::string reason = explain(vendor, look_at_machine(vendor, "/"), runtime, driver);
   return reason.empty() ? runnel::Device::why_none() : reason;
@@ -84,7 +83,7 @@ int info(bool why_only) {
   const auto [runtime, driver] = runnel::runtime_version();
   std::printf("runnel %s\n", RUNNEL_VERSION);
   std::printf("backend            %s (chosen when it was built: %s)\n", RUNNEL_BACKEND, RUNNEL_BACKEND_REASON);
-  if (on_host) {
+  if (host_backend) {
     std::printf("runtime            threads of this process; no driver needed\n");
   } else {
     std::printf("runtime version    %s\n", version_text(runtime).c_str());

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `runnel info`: what there is to run on.
+/// `runnel info` prints the devices.
 #pragma once
 
 #include <string>
 
 namespace tool {
 
-/// Why there is no device, and what to do: what the machine shows, else the runtime's own words.
+/// Why there is no device, and what to do. If the machine's files do not explain it, the text comes from the runtime.
 std::string why_none();
 
-/// Prints the backend and every device, or with `why_only` just the line that says why there is none. Returns the exit status.
+/// Prints the backend and every device. With `why_only` prints one line that says why there is no device. Returns the exit status.
 int info(bool why_only);
 
 }  // namespace tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Writing JSON: what the values of objects and arrays need, commas and quotes.
+/// Writes JSON, with the commas and quotes between the values.
 #pragma once
 
 #include <cstdio>
@@ -32,7 +32,7 @@ class Json {
       if (c == '"' || c == '\\')
         (text_ += '\\') += c;
       else
-        text_ += byte < 0x20 || byte >= 0x7f ? '?' : c;  // a file's name may hold bytes that are no text
+        text_ += byte < 0x20 || byte >= 0x7f ? '?' : c;  // a file name may contain bytes that are no text
     }
     text_ += '"';
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a picture or a trace of a run shows: one lane for each stream, and one each for reading and writing.
+/// The lanes of a timeline or trace: one for each stream, one for reading and one for writing.
 #pragma once
 
 #include <runnel/overlap.hpp>
@@ -29,7 +29,7 @@ struct Lane {
 
 [[nodiscard]] double milliseconds(std::chrono::nanoseconds time) noexcept;
 
-/// The lanes of the chunks given, which ran as `strategy` says, on so many streams. No file, no lane for it.
+/// The lanes of chunks that ran with `strategy` on `streams` streams. There is no lane for reading or writing if no chunk did that.
 [[nodiscard]] std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, runnel::OverlapStrategy strategy,
                                          std::size_t streams);
 

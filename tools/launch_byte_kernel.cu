@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On CUDA the kernel's text is compiled by nvcc and launched on the stream's native handle.
+// On CUDA, nvcc compiles the kernels, and they are launched on the stream's native handle.
 #include "launch_byte_kernel.hpp"
 
 #include "failure.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the kernels get into a stream; which source implements it depends on the backend (tools/meson.build).
+/// Enqueues the kernels. The source that implements this depends on the backend (tools/meson.build).
 #pragma once
 
 #include "byte_kernel.hpp"
@@ -9,10 +9,10 @@
 
 namespace tool {
 
-/// Nothing where the kernel can run, else one line that says what is missing.
+/// One line that says why the kernels cannot run; null if they can.
 [[nodiscard]] const char* why_no_byte_kernel() noexcept;
 
-/// Enqueues `map_and_count`. At most 2^32 - 1 bytes at once: a block counts in 32 bits.
+/// Enqueues `map_and_count`. Requires: at most 2^32 - 1 bytes, because a block counts in 32 bits.
 void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
                           const ByteMap& map, runnel::DeviceSpan<ByteCount> counts);
 /// Enqueues `double_and_add_one`.

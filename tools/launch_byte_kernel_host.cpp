@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On the host backend a kernel is a function that the stream runs.
+// On the host backend a kernel is a host function.
 #include "launch_byte_kernel.hpp"
 
 namespace tool {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runnel command: what can be asked of it, and how it says no.
+// The runnel command: its options, and its error messages.
 #include "bench.hpp"
 #include "failure.hpp"
 #include "info.hpp"
@@ -24,16 +24,16 @@ namespace {
 constexpr int failed = 1;
 constexpr int misused = 2;
 
-/// One line, whatever the message held.
+/// Prints the message as one line and returns `status`.
 int complain(std::string message, int status) {
-  if (message.starts_with("runnel: ")) message.erase(0, 8);  // the library's own words name it too
+  if (message.starts_with("runnel: ")) message.erase(0, 8);  // messages of the library begin with its name
   while (!message.empty() && message.back() == '\n') message.pop_back();
   std::ranges::replace(message, '\n', ' ');
   std::fprintf(stderr, "runnel: %s\n", message.c_str());
   return status;
 }
 
-/// What was printed is in a buffer until here: only now it shows whether it could be written.
+/// Writes the buffered output. Only this shows whether printing succeeded.
 int flush_output(int status) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
@@ -42,64 +42,75 @@ int flush_output(int status) {
   return complain("cannot write the standard output" + (error != 0 ? ": " + std::string{std::strerror(error)} : ""), failed);
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"Asynchronous streams on CUDA, HIP and the host: looks at what there is, and shows what it does.", "runnel"};
-  app.set_version_flag("--version", "runnel " RUNNEL_VERSION " (" RUNNEL_BACKEND ")");
-  app.require_subcommand(1);
+/// The range of a count. The help text of each option with a count states the range itself.
+CLI::Validator count_range() { return CLI::Range(1, 1024).description(""); }
 
-  bool why_only = false;
+CLI::App* add_info(CLI::App& app, bool& why_only) {
   auto* info = app.add_subcommand("info", "Backend, version and every device with what it can do");
   info->add_flag("--why", why_only, "Only say, in one line, why there is no device");
+  return info;
+}
 
-  // Each such option says its range in words.
-  const CLI::Validator few = CLI::Range(1, 1024).description("");
-  tool::OverlapCommand command;
-  auto* overlap = app.add_subcommand("overlap", "Map every byte of a file on the device, while other parts of it are on their way");
-  overlap->add_option("--table", command.table, "What becomes of each byte: upper, lower, invert or rot13")->type_name("NAME")->required();
-  overlap->add_option("--chunk", command.chunk, "Bytes that travel together, as in 512K, 16M, 1G")
-      ->type_name("BYTES")
-      ->capture_default_str();
+void add_overlap(CLI::App& app, tool::OverlapCommand& command) {
+  auto* overlap = app.add_subcommand("overlap", "Map every byte of a file on the device; transfers and computing overlap");
+  overlap->add_option("--table", command.table, "How each byte is changed: upper, lower, invert or rot13")->type_name("NAME")->required();
+  overlap->add_option("--chunk", command.chunk, "Bytes of a chunk, as in 512K, 16M, 1G")->type_name("BYTES")->capture_default_str();
   overlap->add_option("--in-flight", command.in_flight, "Chunks in memory at once, 1 to 1024")
       ->type_name("COUNT")
       ->capture_default_str()
-      ->check(few);
+      ->check(count_range());
   overlap->add_option("--streams", command.streams, "Streams that take turns (strategy A), 1 to 1024")
       ->type_name("COUNT")
       ->capture_default_str()
-      ->check(few);
+      ->check(count_range());
   overlap->add_option("--strategy", command.strategy, "automatic, A (stream-per-chunk) or B (copy-compute-copy)")
       ->type_name("NAME")
       ->capture_default_str();
   overlap->add_option("--device", command.device, "Which device")->type_name("ORDINAL")->capture_default_str();
-  overlap->add_option("--timeline", command.timeline, "Draw what ran when into this SVG file")->type_name("FILE");
-  overlap->add_option("--trace", command.trace, "Write the same as trace events (JSON) for Perfetto or chrome://tracing")
+  overlap->add_option("--timeline", command.timeline, "Draw a timeline into this SVG file")->type_name("FILE");
+  overlap->add_option("--trace", command.trace, "Write the timeline as trace events (JSON) for Perfetto or chrome://tracing")
       ->type_name("FILE");
   overlap->add_option("IN", command.in, "The file to read")->type_name("")->required();
-  overlap->add_option("OUT", command.out, "The file to write; it appears when it is whole")->type_name("")->required();
+  overlap->add_option("OUT", command.out, "The file to write; it appears when it is complete")->type_name("")->required();
+}
 
-  tool::BenchCommand measured;
+CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
   auto* bench = app.add_subcommand("bench", "Measure this machine: copies, operations, and how well transfers and computing overlap");
-  bench->add_option("--device", measured.devices, "Which device; several, as in 0,1, share the work")
+  bench->add_option("--device", command.devices, "Which device; several, as in 0,1, share the work")
       ->type_name("ORDINAL")
       ->delimiter(',')
       ->capture_default_str();
-  bench->add_option("--size", measured.size, "Bytes to send through the device and back, as in 512M; else 2G, on the host backend 256M")
+  bench->add_option("--size", command.size, "Bytes to send to the device and back, as in 512M (2G; on the host backend 256M)")
       ->type_name("BYTES");
-  bench->add_option("--chunk", measured.chunk, "Bytes that travel together; else 64M, on the host backend 4M")->type_name("BYTES");
-  bench->add_option("--in-flight", measured.in_flight, "Chunks in the device's memory at once, 1 to 1024")
+  bench->add_option("--chunk", command.chunk, "Bytes of a chunk (64M; on the host backend 4M)")->type_name("BYTES");
+  bench->add_option("--in-flight", command.in_flight, "Chunks in the device's memory at once, 1 to 1024")
       ->type_name("COUNT")
       ->capture_default_str()
-      ->check(few);
-  bench->add_option("--range", measured.range, "Also a range of so many bytes, which may be larger than the device, as in 64G")
+      ->check(count_range());
+  bench
+      ->add_option("--range", command.range,
+                   "Also process a range of so many bytes, which may be larger than the device's memory, as in 64G")
       ->type_name("BYTES");
-  bench->add_option("--timelines", measured.timelines, "Draw what ran when, for each way to overlap, into this folder")
-      ->type_name("FOLDER");
-  bench->add_flag("--json", measured.json, "Print JSON instead of tables");
+  bench->add_option("--timelines", command.timelines, "Draw a timeline of each strategy into this folder")->type_name("FOLDER");
+  bench->add_flag("--json", command.json, "Print JSON instead of tables");
+  return bench;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Asynchronous streams on CUDA, HIP and the host: shows the devices, and what streams do on them.", "runnel"};
+  app.set_version_flag("--version", "runnel " RUNNEL_VERSION " (" RUNNEL_BACKEND ")");
+  app.require_subcommand(1);
+  bool why_only = false;
+  tool::OverlapCommand overlap_command;
+  tool::BenchCommand bench_command;
+  const auto* info = add_info(app, why_only);
+  add_overlap(app, overlap_command);
+  const auto* bench = add_bench(app, bench_command);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
-    std::ostringstream text;             // not std::cout, which forgets why it could not write
+    std::ostringstream text;             // not std::cout, which does not keep the reason of a failure
     const int status = app.exit(asked, text);
     std::fputs(text.str().c_str(), stdout);
     return status;
@@ -108,7 +119,7 @@ int run(int argc, char** argv) {
                     misused);
   }
   if (info->parsed()) return tool::info(why_only);
-  return bench->parsed() ? tool::bench(measured) : tool::overlap(command);
+  return bench->parsed() ? tool::bench(bench_command) : tool::overlap(overlap_command);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure.hpp"
 
+#include "backend.hpp"
 #include "failure.hpp"
 #include "lanes.hpp"
 #include "launch_byte_kernel.hpp"
 #include "size.hpp"
 
-#include <runnel/config.hpp>
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
 #include <runnel/device_resource.hpp>
@@ -20,7 +20,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
-#include <string_view>
+#include <string>
 #include <thread>
 
 namespace tool {
@@ -31,8 +31,6 @@ using namespace runnel;
 using Clock = std::chrono::steady_clock;
 using Bytes = std::span<unsigned char>;
 
-constexpr bool host_backend = std::string_view{RUNNEL_BACKEND} == "host";
-
 [[nodiscard]] double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 [[nodiscard]] double median(std::vector<double> numbers) {
@@ -41,10 +39,10 @@ constexpr bool host_backend = std::string_view{RUNNEL_BACKEND} == "host";
   return *middle;
 }
 
-/// Ordinary memory, with its pages there: the first touch is the machine's to pay, not the copy's.
-class Ordinary {
+/// Pageable memory that has been written once, so that the measured copies do not include the time of first touching its pages.
+class PageableMemory {
  public:
-  explicit Ordinary(std::size_t bytes) : size_{bytes}, bytes_{new unsigned char[bytes]} {
+  explicit PageableMemory(std::size_t bytes) : size_{bytes}, bytes_{new unsigned char[bytes]} {
     on_threads([&](Bytes part, std::size_t first) {
       for (std::size_t i = 0; i < part.size(); ++i) part[i] = value_at(first + i);
     });
@@ -52,7 +50,7 @@ class Ordinary {
   [[nodiscard]] Bytes span() { return {bytes_.get(), size_}; }
   [[nodiscard]] static unsigned char value_at(std::size_t i) { return static_cast<unsigned char>(i * 2654435761U >> 13); }
 
-  /// Whether every byte is what `rounds` rounds make of it.
+  /// Whether every byte is the result of `rounds` rounds.
   [[nodiscard]] bool is_result(unsigned rounds) {
     std::atomic<bool> good{true};
     unsigned char expected[256];
@@ -88,7 +86,7 @@ class Ordinary {
 struct Timed {
   double held_s, total_s;
 };
-/// Medians of some repeats, after one for what is made only once.
+/// Medians of five runs, after one that does not count because it makes what is made only once.
 template <class F>
 [[nodiscard]] Timed timed(StreamRef stream, F enqueue) {
   std::vector<double> held, total;
@@ -104,7 +102,7 @@ template <class F>
   return {median(held), median(total)};
 }
 
-/// Nanoseconds of one call, median of some batches. What it leaves in the stream is waited for outside the clock.
+/// Nanoseconds of one call, as the median of some batches. The time to wait for the enqueued work is not included.
 template <class F>
 [[nodiscard]] double cost(StreamRef stream, F operation) {
   constexpr int calls = 200;
@@ -125,7 +123,7 @@ template <class F>
   };
 }
 
-/// Both ways at once from pinned memory, on all devices: GB/s each way.
+/// The rate in each direction, in GB/s, of copies in both directions at once, with pinned memory and on all devices.
 [[nodiscard]] double measure_limit(const OverlapSizes& sizes, Bytes from, Bytes to) {
   std::vector<Stream> in, out;
   std::vector<DeviceBuffer<unsigned char>> there;
@@ -150,7 +148,7 @@ template <class F>
   return median(runs);
 }
 
-/// How many rounds last as long as a chunk's transfers, on the host, where both are the processor's.
+/// The number of rounds that take as long as a chunk's transfers, on the host backend.
 [[nodiscard]] unsigned rounds_as_long_as_transfers(std::size_t chunk, Bytes from, Bytes to) {
   const Stream stream;
   DeviceBuffer<unsigned char> in(chunk, stream), out(chunk, stream);
@@ -164,13 +162,49 @@ template <class F>
   return more <= 0 || one >= transfers ? 1 : 1 + static_cast<unsigned>((transfers - one) / more);
 }
 
+/// The memory that a strategy is measured on.
+struct Memory {
+  const char* name;
+  Bytes in, out;
+};
+
+/// Compares a sample of the bytes with what `rounds` rounds give. @throws Failure if one is wrong
+void require_result(const Memory& memory, unsigned rounds, const std::string& strategy) {
+  for (std::size_t byte = 0; byte < memory.out.size(); byte += 4093)
+    if (memory.out[byte] != PageableMemory::result_of(memory.in[byte], rounds))
+      throw Failure("byte " + std::to_string(byte) + " of the result is wrong (" + strategy + ", " + memory.name + " memory)");
+}
+
+/// The median of five runs, after one that does not count. The caller sets the speed-up.
+[[nodiscard]] OverlapRate measure_strategy(const OverlapSizes& sizes, const Memory& memory, const std::string& name,
+                                           OverlapStrategy strategy, std::size_t in_flight, const OverlapRates& so_far) {
+  OverlapOptions options{.chunk = sizes.chunk, .in_flight = in_flight, .strategy = strategy, .devices = sizes.devices};
+  const auto run = [&] { return overlap(memory.in, memory.out, options, computing(so_far.rounds)); };
+  std::vector<double> runs;
+  OverlapResult last;
+  for (int i = 0; i < 6; ++i) {
+    const auto start = Clock::now();
+    last = run();
+    if (i > 0) runs.push_back(seconds_since(start));
+  }
+  require_result(memory, so_far.rounds, name);
+  const double rate = static_cast<double>(sizes.bytes) / 1e9 / median(runs);
+  OverlapRate measured{memory.name, name, name_of(last.strategy), rate, rate / so_far.limit, 0, {}};
+  if (sizes.record_times) {
+    options.record_times = true;
+    measured.times = run().times;
+  }
+  std::fill(memory.out.begin(), memory.out.end(), static_cast<unsigned char>(0));
+  return measured;
+}
+
 }  // namespace
 
 std::vector<LinkRate> measure_links(Device device, std::size_t bytes, const Announce& announce) {
   const Stream in{device}, out{device};
   DeviceBuffer<unsigned char> first(bytes, in), second(bytes, out);
   PinnedBuffer<unsigned char> pinned_from(bytes), pinned_to(bytes);
-  Ordinary from(bytes), to(bytes);
+  PageableMemory from(bytes), to(bytes);
   std::copy(from.span().begin(), from.span().end(), pinned_from.begin());
   out.synchronize();
 
@@ -221,7 +255,7 @@ std::vector<OperationCost> measure_operations(Device device, const Announce& ann
 
 OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announce) {
   announce("filling memory");
-  Ordinary from(sizes.bytes), to(sizes.bytes);
+  PageableMemory from(sizes.bytes), to(sizes.bytes);
   PinnedBuffer<unsigned char> pinned_from(sizes.bytes), pinned_to(sizes.bytes);
   std::copy(from.span().begin(), from.span().end(), pinned_from.begin());
   const Bytes pinned_in{pinned_from.data(), sizes.bytes};
@@ -232,33 +266,16 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
   if (host_backend) result.rounds = rounds_as_long_as_transfers(std::min(sizes.chunk, sizes.bytes), pinned_in, pinned_out);
 
   const auto measure = [&](const char* memory, Bytes in, Bytes out) {
-    double slowest = 0;
-    const auto add = [&](std::string name, OverlapStrategy strategy, std::size_t in_flight) {
+    const auto add = [&](const std::string& name, OverlapStrategy strategy, std::size_t in_flight) {
       announce(name + ", " + memory + " memory");
-      OverlapOptions options{.chunk = sizes.chunk, .in_flight = in_flight, .strategy = strategy, .devices = sizes.devices};
-      std::vector<double> runs;
-      OverlapResult last;
-      for (int i = 0; i < 6; ++i) {
-        const auto start = Clock::now();
-        last = overlap(in, out, options, computing(result.rounds));
-        if (i > 0) runs.push_back(seconds_since(start));
-      }
-      const auto check = [&](std::size_t byte) { return out[byte] == Ordinary::result_of(in[byte], result.rounds); };
-      for (std::size_t byte = 0; byte < out.size(); byte += 4093)
-        if (!check(byte)) throw Failure("byte " + std::to_string(byte) + " of the result is wrong (" + name + ", " + memory + " memory)");
-      const double seconds = median(runs);
-      if (slowest == 0) slowest = seconds;
-      const double rate = static_cast<double>(sizes.bytes) / 1e9 / seconds;
-      result.rates.push_back({memory, std::move(name), name_of(last.strategy), rate, rate / result.limit, slowest / seconds, {}});
-      if (sizes.record_times) {
-        options.record_times = true;
-        result.rates.back().times = overlap(in, out, options, computing(result.rounds)).times;
-      }
-      std::fill(out.begin(), out.end(), static_cast<unsigned char>(0));
+      result.rates.push_back(measure_strategy(sizes, {memory, in, out}, name, strategy, in_flight, result));
     };
     add("one after the other", OverlapStrategy::stream_per_chunk, 1);
+    const double slowest = result.rates.back().gigabytes_per_s;
     for (const OverlapStrategy s : {OverlapStrategy::stream_per_chunk, OverlapStrategy::copy_compute_copy, OverlapStrategy::automatic})
       add(name_of(s), s, sizes.in_flight);
+    for (OverlapRate& rate : result.rates)
+      if (rate.memory == memory) rate.speedup = rate.gigabytes_per_s / slowest;
   };
   measure("pinned", pinned_in, pinned_out);
   measure("ordinary", from.span(), to.span());
@@ -267,7 +284,7 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
 
 RangeRate measure_range(const OverlapSizes& sizes, const Announce& announce) {
   announce("filling " + to_text(sizes.bytes) + " of memory");
-  Ordinary range(sizes.bytes);
+  PageableMemory range(sizes.bytes);
   std::vector<std::size_t> before;
   for (const Device device : sizes.devices) before.push_back(device_statistics(device).in_use);
   std::size_t most = 0;

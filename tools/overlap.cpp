@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "overlap.hpp"
 
+#include "backend.hpp"
 #include "byte_map.hpp"
 #include "failure.hpp"
 #include "files.hpp"
@@ -33,7 +34,6 @@ namespace tool {
 
 namespace {
 
-constexpr bool host_backend = std::string_view{RUNNEL_BACKEND} == "host";
 // The kernel's counters have 32 bits.
 constexpr std::uint64_t largest_chunk = std::numeric_limits<std::uint32_t>::max();
 
@@ -53,10 +53,11 @@ runnel::OverlapStrategy chosen_strategy(std::string_view name) {
   throw Failure("--strategy " + in_quotes(name) + " is not known; choose one of automatic, A (stream-per-chunk), B (copy-compute-copy)");
 }
 
-/// Asked before anything is allocated: memory that a machine promises and does not have ends in the process being killed.
+/// The options for overlap(). Checks the sizes before anything is allocated, because a system may promise more memory than it has, and then
+/// kill the process.
 runnel::OverlapOptions fitted(const OverlapCommand& command, runnel::Device device, std::optional<std::uint64_t> file_size) {
   std::uint64_t chunk = parse_size("--chunk", command.chunk);
-  // A chunk is in memory twice, before and after, on either side. On the host backend the device's memory is the host's too.
+  // A chunk needs memory for its input and its output, on the host and on the device. On the host backend both are host memory.
   const std::uint64_t on_device = device.memory_info().free / 2;
   const std::uint64_t on_host = available_memory() / 2;
   const std::uint64_t room = std::min(on_device, host_backend ? on_host / 2 : on_host);
@@ -70,7 +71,7 @@ runnel::OverlapOptions fitted(const OverlapCommand& command, runnel::Device devi
     chunk = std::min(chunk, *file_size);
     in_flight = std::min(in_flight, (*file_size + chunk - 1) / chunk);
   }
-  // Beside a chunk's bytes lie its counters, and allocators round up.
+  // A chunk also needs its counters, and allocators round sizes up.
   constexpr std::uint64_t beside = 64 << 10;
   if (chunk > room / in_flight || in_flight * (chunk + beside) > room)
     throw Failure(std::to_string(in_flight) + " chunks of " + to_text(chunk) + " do not fit into the " + to_text(room) +
@@ -85,10 +86,10 @@ runnel::OverlapOptions fitted(const OverlapCommand& command, runnel::Device devi
 
 using Histogram = std::array<std::uint64_t, 256>;
 
-/// The main job: every byte from the file through the map and back, counted on its way.
+/// Sends every byte of the file through the map on the device, and counts the bytes.
 runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteMap& map, const runnel::OverlapOptions& options,
                                Histogram& histogram) try {
-  // Counters for each slot, since chunks in different slots may be computed at the same time.
+  // Each slot has counters of its own, because chunks in different slots may be computed at the same time.
   const runnel::Stream stream{options.devices[0]};
   runnel::DeviceBuffer<ByteCount> counts(256 * options.in_flight, stream);
   runnel::fill(stream, counts, 0);
@@ -107,7 +108,7 @@ runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteM
   for (std::size_t i = 0; i < counted.size(); ++i) histogram[i % 256] += counted[i];
   return result;
 } catch (const runnel::OverlapError& error) {
-  // What the files say is for the person who named them; which chunk it was is not.
+  // A failure of a file is reported without the number of the chunk.
   try {
     std::rethrow_if_nested(error);
   } catch (const Failure&) {
@@ -151,7 +152,7 @@ void print_histogram(std::FILE* to, const Histogram& histogram, std::size_t byte
   }
 }
 
-/// Beginning and end of a name, so that a picture has room for what comes after it.
+/// Shortens a long name to its beginning and its end, so that a title has room for the result.
 std::string shortened(const std::string& name) {
   constexpr std::size_t most = 40, side = (most - 3) / 2;
   return name.size() <= most ? name : name.substr(0, side) + "..." + name.substr(name.size() - side);
@@ -166,6 +167,84 @@ std::string shortened(const std::string& name) {
   return buffer;
 }
 
+/// The files that the command writes. They replace existing files only at commit().
+struct Outputs {
+  Outputs(const OverlapCommand& command, const InputFile& input) : result{command.out, input} {
+    open(timeline, command.timeline, input, "timeline");
+    open(trace, command.trace, input, "trace");
+    if (timeline && trace && trace->is_same(*timeline))
+      throw Failure("the trace and the timeline would be the same file; give one another name");
+  }
+
+  void commit() {
+    result.commit();
+    if (timeline) timeline->commit();
+    if (trace) trace->commit();
+  }
+
+  OutputFile result;
+  std::optional<OutputFile> timeline, trace;
+
+ private:
+  void open(std::optional<OutputFile>& file, const std::string& name, const InputFile& input, const char* what) {
+    if (name.empty()) return;
+    file.emplace(name, input);
+    if (file->is_same(result)) throw Failure(std::string{"the "} + what + " and the result would be the same file; give one another name");
+  }
+};
+
+/// What the command says about a run.
+struct Summary {
+  std::size_t bytes;
+  double seconds;
+  double rate;  ///< in GB/s
+  runnel::OverlapMeasure measured;
+  std::size_t streams;
+  std::string hidden;  ///< how much of the transfers was hidden, in words
+  std::string how;     ///< sizes, strategy and device, in words
+};
+
+Summary summarize(const runnel::OverlapResult& result, const runnel::OverlapOptions& options) {
+  Summary s{};
+  s.bytes = result.items;
+  s.seconds = milliseconds(result.time) / 1000;
+  s.rate = s.seconds > 0 ? static_cast<double>(s.bytes) / 1e9 / s.seconds : 0;
+  s.measured = runnel::measure_overlap(result.times);
+  s.streams =
+      result.strategy == runnel::OverlapStrategy::copy_compute_copy ? 3 : std::min({options.streams, options.in_flight, result.chunks});
+  s.hidden = text("%.0f %% of the transfer time hidden behind compute", 100 * s.measured.hidden_share());
+  s.how = text("%zu %s of %s, at most %zu in flight, %s on %zu %s, %s device %d", result.chunks, result.chunks == 1 ? "chunk" : "chunks",
+               to_text(options.chunk).c_str(), options.in_flight, name_of(result.strategy), s.streams,
+               s.streams == 1 ? "stream" : "streams", RUNNEL_BACKEND, options.devices[0].ordinal());
+  return s;
+}
+
+void write(OutputFile& file, const std::string& content) {
+  file.write({reinterpret_cast<const unsigned char*>(content.data()), content.size()});
+  file.close();
+}
+
+void write_pictures(Outputs& outputs, const OverlapCommand& command, const runnel::OverlapResult& result, const Summary& summary) {
+  if (!outputs.timeline && !outputs.trace) return;
+  const std::string file_name = std::filesystem::path{command.in}.filename().native();
+  const std::string what = " (" + command.table + "): " + to_text(summary.bytes);
+  const std::vector<Lane> lanes = lanes_of(result.times, result.strategy, summary.streams);
+  if (outputs.timeline) {
+    const std::string title = shortened(file_name) + what + text(" at %.2f GB/s, ", summary.rate) + summary.hidden;
+    write(*outputs.timeline, draw_timeline(lanes, result.chunks, {title, summary.how}));
+  }
+  if (outputs.trace) write(*outputs.trace, trace_events(lanes, "runnel overlap: " + file_name + what));
+}
+
+void print_summary(std::FILE* to, const OverlapCommand& command, const runnel::OverlapResult& result, const Summary& s) {
+  std::fprintf(to, "%s -> %s, %s\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str(), command.table.c_str());
+  std::fprintf(to, "  %zu bytes in %.3f s: %.2f GB/s\n", s.bytes, s.seconds, s.rate);
+  std::fprintf(to, "  %s\n", s.how.c_str());
+  std::fprintf(to, "  transfers %.1f ms, compute %.1f ms: %s\n", milliseconds(s.measured.transfer), milliseconds(s.measured.compute),
+               s.hidden.c_str());
+  if (result.times.size() < result.chunks) std::fprintf(to, "  (times of the first %zu chunks)\n", result.times.size());
+}
+
 }  // namespace
 
 int overlap(const OverlapCommand& command) {
@@ -174,67 +253,29 @@ int overlap(const OverlapCommand& command) {
   const runnel::Device device = chosen_device(command.device);
   InputFile input{command.in};
   runnel::OverlapOptions options = fitted(command, device, input.size());
-  OutputFile output{command.out, input};
-  std::optional<OutputFile> timeline, trace;
-  const auto open_beside = [&](std::optional<OutputFile>& file, const std::string& name, const char* what) {
-    if (name.empty()) return;
-    file.emplace(name, input);
-    if (file->is_same(output)) throw Failure(std::string{"the "} + what + " and the result would be the same file; give one another name");
-    if (&file != &timeline && timeline && file->is_same(*timeline))
-      throw Failure("the trace and the timeline would be the same file; give one another name");
-  };
-  open_beside(timeline, command.timeline, "timeline");
-  open_beside(trace, command.trace, "trace");
+  Outputs outputs{command, input};
 
   Histogram histogram{};
   const runnel::OverlapResult result = [&] {
     Progress bar{input.size()};
     options.progress = [&](const runnel::OverlapProgress& progress) { bar.update(progress.items); };
-    return map_file(input, output, map, options, histogram);
+    return map_file(input, outputs.result, map, options, histogram);
   }();
-  output.close();
+  outputs.result.close();
+  const Summary summary = summarize(result, options);
+  write_pictures(outputs, command, result, summary);
+  outputs.commit();
 
-  const std::size_t bytes = result.items;
-  const double seconds = milliseconds(result.time) / 1000;
-  const runnel::OverlapMeasure measured = runnel::measure_overlap(result.times);
-  const double rate = seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0;
-  const std::string hidden = text("%.0f %% of the transfer time hidden behind compute", 100 * measured.hidden_share());
-  const std::size_t streams =
-      result.strategy == runnel::OverlapStrategy::copy_compute_copy ? 3 : std::min({options.streams, options.in_flight, result.chunks});
-  const std::string how = text("%zu %s of %s, at most %zu in flight, %s on %zu %s, %s device %d", result.chunks,
-                               result.chunks == 1 ? "chunk" : "chunks", to_text(options.chunk).c_str(), options.in_flight,
-                               name_of(result.strategy), streams, streams == 1 ? "stream" : "streams", RUNNEL_BACKEND, device.ordinal());
-  const std::string file_name = std::filesystem::path{command.in}.filename().native();
-  const std::string what = " (" + command.table + "): " + to_text(bytes);
-  const auto write = [](OutputFile& file, const std::string& content) {
-    file.write({reinterpret_cast<const unsigned char*>(content.data()), content.size()});
-    file.close();
-  };
-  if (timeline || trace) {
-    const std::vector<Lane> lanes = lanes_of(result.times, result.strategy, streams);
-    if (timeline)
-      write(*timeline, draw_timeline(lanes, result.chunks, {shortened(file_name) + what + text(" at %.2f GB/s, ", rate) + hidden, how}));
-    if (trace) write(*trace, trace_events(lanes, "runnel overlap: " + file_name + what));
-  }
-  output.commit();
-  if (timeline) timeline->commit();
-  if (trace) trace->commit();
-
-  // A result that goes to a pipe, a terminal or the standard output stays alone there.
-  std::FILE* to = output.is_replaced() ? stdout : stderr;
-  if (bytes == 0) {
+  if (summary.bytes == 0) {
     std::fprintf(stderr, "runnel: %s is empty, and so is %s now\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str());
     return 0;
   }
-  std::fprintf(to, "%s -> %s, %s\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str(), command.table.c_str());
-  std::fprintf(to, "  %zu bytes in %.3f s: %.2f GB/s\n", bytes, seconds, rate);
-  std::fprintf(to, "  %s\n", how.c_str());
-  std::fprintf(to, "  transfers %.1f ms, compute %.1f ms: %s\n", milliseconds(measured.transfer), milliseconds(measured.compute),
-               hidden.c_str());
-  if (result.times.size() < result.chunks) std::fprintf(to, "  (times of the first %zu chunks)\n", result.times.size());
-  print_histogram(to, histogram, bytes);
-  if (timeline) std::fprintf(to, "timeline: %s\n", in_quotes(command.timeline).c_str());
-  if (trace) std::fprintf(to, "trace: %s (open it in ui.perfetto.dev or chrome://tracing)\n", in_quotes(command.trace).c_str());
+  // A result that goes to a pipe, a terminal or the standard output must not be mixed with the report.
+  std::FILE* to = outputs.result.is_replaced() ? stdout : stderr;
+  print_summary(to, command, result, summary);
+  print_histogram(to, histogram, summary.bytes);
+  if (outputs.timeline) std::fprintf(to, "timeline: %s\n", in_quotes(command.timeline).c_str());
+  if (outputs.trace) std::fprintf(to, "trace: %s (open it in ui.perfetto.dev or chrome://tracing)\n", in_quotes(command.trace).c_str());
   return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A bar on the terminal while work is under way; nothing where standard error is not a terminal.
+/// A progress bar on the terminal. Prints nothing if standard error is not a terminal.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,11 @@ namespace tool {
 
 class Progress {
  public:
-  /// Without a total, the bar is only a count.
+  /// Without a total, shows only a count.
   explicit Progress(std::optional<std::uint64_t> total);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  /// Takes the bar away.
+  /// Removes the bar.
   ~Progress();
 
   void update(std::uint64_t done);

@@ -33,7 +33,7 @@ std::uint64_t parse_size(std::string_view option, std::string_view text) {
     if (unit == "B") unit = {};
     if (!unit.empty()) refuse("is not a size");
   }
-  if (number == 0) refuse("is no room for a single byte");
+  if (number == 0) refuse("is zero");
   if (number > std::numeric_limits<std::uint64_t>::max() >> shift) refuse("is too large");
   return number << shift;
 }

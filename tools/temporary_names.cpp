@@ -16,7 +16,7 @@ namespace tool {
 
 namespace {
 
-// Fixed storage, because a signal handler may allocate nothing and take no lock.
+// Fixed storage, because a signal handler must not allocate memory or take a lock.
 struct Slot {
   std::atomic<bool> in_use{false};
   char name[PATH_MAX] = {};
@@ -29,7 +29,7 @@ constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 void remove_all_and_end(int signal) {
   for (Slot& slot : slots)
     if (slot.in_use.load()) ::unlink(slot.name);
-  // End as the signal would have ended it, so that a shell sees why.
+  // End the process by the same signal, so that a shell sees the reason.
   std::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -37,13 +37,13 @@ void remove_all_and_end(int signal) {
 void watch_signals() {
   for (const int signal : ending_signals) {
     struct ::sigaction found {};
-    // A signal that is ignored stays ignored: that is what nohup relies on.
+    // A signal that is ignored stays ignored, because nohup relies on that.
     if (::sigaction(signal, nullptr, &found) != 0 || found.sa_handler == SIG_IGN) continue;
     struct ::sigaction action {};
     action.sa_handler = remove_all_and_end;
     ::sigaction(signal, &action, nullptr);
   }
-  // A reader that goes away is an error of write(), with a message and an exit status.
+  // If the reader of a pipe ends, write() fails, and the command reports it.
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -57,7 +57,7 @@ Temporary make_temporary(const std::filesystem::path& pattern) {
     if (slot.in_use.load()) continue;
     if (pattern.native().size() >= sizeof slot.name) return {-1, -1, ENAMETOOLONG};
 
-    // Between making the file and noting it no signal may come.
+    // Block signals until the new file is in the list.
     ::sigset_t ending, before;
     ::sigemptyset(&ending);
     for (const int signal : ending_signals) ::sigaddset(&ending, signal);

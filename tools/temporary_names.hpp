@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Temporary files that also go when a signal ends the process.
+/// Temporary files, which are also deleted when a signal ends the process.
 #pragma once
 
 #include <filesystem>
@@ -7,17 +7,17 @@
 namespace tool {
 
 struct Temporary {
-  int slot;        ///< negative where there is none
+  int slot;        ///< negative if the file could not be made
   int descriptor;  ///< open for writing
-  int error;       ///< errno where there is none
+  int error;       ///< errno, if the file could not be made
 };
 
-/// Makes a file of that name, whose last six characters are X and get replaced.
+/// Makes a file with that name, whose last six characters must be X and are replaced.
 [[nodiscard]] Temporary make_temporary(const std::filesystem::path& pattern);
 [[nodiscard]] const char* temporary_name(int slot) noexcept;
 /// Deletes the file.
 void remove_temporary(int slot) noexcept;
-/// The file has another name now.
+/// Frees the slot, after the file was renamed.
 void forget_temporary(int slot) noexcept;
 
 }  // namespace tool

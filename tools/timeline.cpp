@@ -12,13 +12,13 @@ namespace tool {
 
 namespace {
 
-constexpr std::size_t most_chunks = 24;  // more cannot be told apart on a page
+constexpr std::size_t most_chunks = 24;  // more would be too small to distinguish
 constexpr std::size_t most_lanes = 18;
 
 constexpr double width = 1200, left = 150, right = 90, top = 112, lane_height = 30, lane_gap = 8, bar_inset = 3;
 
 struct Look {
-  const char* colour;  // told apart by the colour-blind, and in grey
+  const char* colour;  // distinguishable in grey, and with colour blindness
   const char* ink;
 };
 constexpr Look looks[step_count] = {
@@ -45,13 +45,13 @@ std::string escaped(const std::string& text) {
     else if (c == '>')
       out += "&gt;";
     else
-      // A file's name may hold bytes that are no text; a picture that does not open helps nobody.
+      // A file name may contain bytes that are no text, which would make the image invalid.
       out += static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f ? '?' : c;
   }
   return out;
 }
 
-/// 1, 2 or 5 times a power of ten: about ten steps in the range.
+/// The distance of ticks: 1, 2 or 5 times a power of ten, for about ten ticks in the range.
 double tick_step(double range) {
   const double rough = range / 10;
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -148,7 +148,7 @@ class Picture {
     const double bottom = lane_y(shown_lanes_);
     const double step = tick_step(range());
     const int decimals = std::max(0, static_cast<int>(-std::floor(std::log10(step))));
-    // Counted, not added up: the label of the hundredth tick is as exact as the first.
+    // Multiply instead of adding up, so that rounding errors do not accumulate.
     for (double n = std::ceil(start_ / step); n * step <= stop_; ++n) {
       append(svg_, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#000\" stroke-opacity=\"0.12\"/>", x(n * step), top - 6,
              x(n * step), bottom + 4);
@@ -171,7 +171,7 @@ class Picture {
              lane_y(lane) + lane_height / 2 + 5, 100 * busy / range());
   }
 
-  /// Returns how long it is within the picture.
+  /// Returns the length of the bar within the image, in milliseconds.
   double draw_bar(std::size_t lane, const Bar& bar) {
     const double from = std::max(bar.start_ms, start_), to = std::min(bar.stop_ms, stop_);
     if (to <= from) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A picture of what ran when.
+/// Draws a timeline of a run.
 #pragma once
 
 #include "lanes.hpp"
@@ -11,12 +11,12 @@
 namespace tool {
 
 struct TimelineText {
-  std::string title;     ///< the result
-  std::string subtitle;  ///< how it was run
+  std::string title;     ///< the result of the run
+  std::string subtitle;  ///< sizes, strategy and device
 };
 
-/// An SVG of the lanes, with what each was busy. Of a long run it shows an excerpt out of the middle, and says which. `total_chunks` may
-/// be more than there are bars for.
+/// An SVG image of the lanes, with the share of time that each was busy. A long run is shown as an excerpt from its middle, and the
+/// subtitle says so. `total_chunks` may be larger than the number of chunks in `lanes`.
 [[nodiscard]] std::string draw_timeline(const std::vector<Lane>& lanes, std::size_t total_chunks, const TimelineText& text);
 
 }  // namespace tool

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double process_id = 1;
 
-/// A name, or a place in the order, for the process or one of its threads.
+/// Adds a metadata event: the name of the process or of a thread, or the position of a thread.
 template <class Value>
 void describe(Json& json, const char* what, double thread, const char* field, const Value& value) {
   json.open('{');

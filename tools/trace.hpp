@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A run in the Trace Event format, which ui.perfetto.dev and chrome://tracing open.
+/// Writes a run in the Trace Event format of ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include "lanes.hpp"
@@ -9,7 +9,7 @@
 
 namespace tool {
 
-/// A thread for each lane, a complete event for each bar. `process` names the whole.
+/// Each lane becomes a thread, and each bar a complete event. `process` is the name of the process.
 [[nodiscard]] std::string trace_events(const std::vector<Lane>& lanes, const std::string& process);
 
 }  // namespace tool

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What differs between the vendors, by name.
+/// The names that differ between the vendors.
 struct Names {
   const char* vendor;
   const char* bus_number;  // on the PCI bus
@@ -28,9 +28,9 @@ struct Names {
   const char* toolkit;
   const char* toolkit_variable;
   const char* container_option;
-  std::vector<const char*> loaded;     // one of these is there when the kernel's side of the driver is
-  std::vector<const char*> needed;     // files without which there is no device
-  std::vector<const char*> variables;  // that hide devices
+  std::vector<const char*> loaded;     // one of these files exists if the kernel module is loaded
+  std::vector<const char*> needed;     // device files that the runtime needs
+  std::vector<const char*> variables;  // environment variables that hide devices
 };
 
 const Names& names_of(Vendor vendor) {
@@ -63,7 +63,7 @@ std::string first_word(const fs::path& path) {
   return word;
 }
 
-/// The folder's entries whose names begin so, in order; none where the folder is not there or may not be read.
+/// The entries of the folder whose names begin with `beginning`, in order; none if the folder is missing or unreadable.
 std::vector<fs::path> entries(const fs::path& folder, std::string_view beginning) {
   std::vector<fs::path> found;
   std::error_code ignored;
@@ -81,7 +81,7 @@ bool is_there(const fs::path& path) {
 bool on_bus(const Names& names, const fs::path& root) {
   return std::ranges::any_of(entries(root / "sys/bus/pci/devices", ""), [&](const fs::path& device) {
     const std::string kind = first_word(device / "class");
-    // Displays and accelerators: the vendors make other things, too.
+    // Displays and accelerators only, because the vendors make other devices too.
     return first_word(device / "vendor") == names.bus_number && (kind.starts_with("0x03") || kind.starts_with("0x12"));
   });
 }
@@ -93,7 +93,7 @@ std::string group_of(const fs::path& path) {
   return entry != nullptr ? entry->gr_name : std::to_string(status.st_gid);
 }
 
-/// "cuda-12.4" is 12040, "rocm-6.2.1" is 60200000: without the patch, as the runtimes count. 0 for other names.
+/// "cuda-12.4" gives 12040, "rocm-6.2.1" gives 60200000: the runtime's encoding without the patch version. 0 for other names.
 int version_of(Vendor vendor, const std::string& name) {
   int major = 0, minor = 0;
   const auto dash = name.find('-');

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fish completion for runnel: asks the command itself, as the one for bash does.
+# Fish completion for runnel. It gets the subcommands and options from the command's --help, as the one for bash does.
 function __runnel_complete
     set -l words (commandline -opc)
     set -l command $words[1]

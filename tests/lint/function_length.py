@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No function of the library is above 40 lines, from the line of its opening brace to the line of its closing one.
+
+A plain parser of braces: comments, strings and preprocessor lines are blanked first. A lambda counts within its function.
+"""
+import re
+
+import repository
+
+MOST = 40
+SHOWN = 5
+BLANKED = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
+DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.MULTILINE)
+SCOPE = re.compile(r'\bnamespace\b|^\s*extern "|^(?:\s*template\s*<.*>)?[^()]*\b(?:class|struct|union|enum)\b(?![^()]*=)', re.DOTALL)
+NAME = re.compile(r'((?:[\w~]+(?:<[^()]*>)?::)*(?:operator\s*[^\s(\w]+|operator\s*\(\)|operator [\w:]+|~?\w+))\s*\(')
+
+
+def keep_lines(match):
+    text = match.group()
+    if re.match(r"'", text) and re.search(r'\d$', match.string[:match.start()]):
+        return text  # a digit separator
+    return '\n' * text.count('\n') if text[0] in '/#' else '""' + '\n' * text.count('\n')
+
+
+def closing(text, opening):
+    """The place of the brace that closes the one at `opening`."""
+    depth = 0
+    for place in range(opening, len(text)):
+        depth += {'{': 1, '}': -1}.get(text[place], 0)
+        if depth == 0:
+            return place
+    raise ValueError('a brace is not closed')
+
+
+def functions(text, start, end):
+    """(name, place of `{`, place of `}`) of each function in text[start:end], the body of a namespace or class or all of a file."""
+    head = start
+    place = start
+    while place < end:
+        if text[place] in ';}':
+            head = place + 1
+        elif text[place] == '{':
+            close = closing(text, place)
+            before = text[head:place].strip()
+            # `word_{` after a constructor's colon initialises a member, and a function's body is still to come.
+            is_member = re.search(r'\)[^()]*[^:]:[^:]', before) and not re.search(r'[)}]$', before)
+            if SCOPE.search(before) and not re.search(r'\)\s*(?:const|noexcept|override|final|\s)*$', before):
+                yield from functions(text, place + 1, close)
+                head = close + 1
+            elif is_member:
+                pass
+            elif '(' in before:
+                name = NAME.search(before)
+                yield (name.group(1) if name else before.split('\n')[0], place, close)
+                head = close + 1
+            place = close
+        place += 1
+
+
+found = []
+complaints = []
+for path in repository.files('src', 'backends', 'include', endings=('.cpp', '.hpp')):
+    text = DIRECTIVE.sub(keep_lines, BLANKED.sub(keep_lines, path.read_text()))
+    try:
+        for function, opening, close in functions(text, 0, len(text)):
+            line = text.count('\n', 0, opening) + 1
+            found.append((text.count('\n', opening, close) + 1, f'{repository.name(path)}:{line}: {function}'))
+    except ValueError as error:
+        complaints.append(f'{repository.name(path)}: {error}: this rule does not understand the file')
+found.sort(key=lambda each: -each[0])
+if len(found) < 500:
+    complaints.append(f'only {len(found)} functions were found: this rule no longer understands the sources')
+print(f'{len(found)} functions; the longest:')
+for lines, place in found[:SHOWN]:
+    print(f'  {lines} lines: {place}')
+complaints += [f'{place}: {lines} lines, at most {MOST}' for lines, place in found if lines > MOST]
+repository.finish(complaints)

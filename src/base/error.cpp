@@ -147,7 +147,7 @@ void throw_error(errc code, const char* operation, const char* reason, int nativ
 void throw_status(backend::status status, const char* operation) {
   backend::forget_error(status);
   const errc code = backend::classify(status);
-  if (code == errc::capture) captures_met.store(true, std::memory_order_relaxed);
+  if (code == errc::capture) note_capture();
   raise(code, operation, backend::error_text(status), status, backend::error_name(status));
 }
 

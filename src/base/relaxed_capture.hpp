@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Around what the library asks of the runtime by itself, or to own memory and handles: none of that is part of what a stream is told, so
-/// it does not end a capture, neither of the calling thread nor of another. Two runtime calls, so not for where nothing else is called.
+/// Calls that the library makes for itself, to own memory and handles or to ask how far a stream is, must not invalidate a capture on any
+/// thread.
 #pragma once
 
 #include "base/check.hpp"
@@ -13,12 +13,20 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether anything has shown that this process captures streams.
 inline constinit std::atomic<bool> captures_met{false};
-/// For calls that would be a fifth slower: `RelaxedCapture{if_captures_met()}`.
+inline void note_capture() noexcept { captures_met.store(true, std::memory_order_relaxed); }
+/// For calls that would be a fifth slower otherwise: `RelaxedCapture{if_captures_met()}`.
 [[nodiscard]] inline bool if_captures_met() noexcept { return captures_met.load(std::memory_order_relaxed); }
 
+/// As succeeded_or_forget(). A failure may also be the first sign that this process captures streams.
+inline bool succeeded_or_note_capture(backend::status status) noexcept {
+  if (status != backend::ok && backend::classify(status) == errc::capture) note_capture();
+  return succeeded_or_forget(status);
+}
+
+/// While it lives, the calling thread may make any call without invalidating a capture. It costs two runtime calls.
 class RelaxedCapture {
  public:
-  // A call that fails once may work the next time; that it was done all the same shows in what was found.
+  // A call that fails once may work the second time. It may also have taken effect all the same, which the mode that was found shows.
   explicit RelaxedCapture(bool needed = true) noexcept {
     for (int attempt = 0; needed && attempt < 2 && found_ == backend::CaptureMode::relaxed; ++attempt)
       if (exchange(found_)) return;

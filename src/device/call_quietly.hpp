@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/scoped_device.hpp"
 
@@ -10,12 +11,21 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Makes one runtime call with `device` current and without invalidating any capture. A failure is forgotten.
+/// Makes one runtime call with `device` current, and invalidates no capture. A failure is forgotten.
 template <class F>
 void call_quietly(int device, F call) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const RelaxedCapture relaxed;
   succeeded_or_forget(call());
+}
+
+/// Destroys a native object by `destroy`, as soon as the runtime may be called.
+template <class Handle, backend::status (*destroy)(Handle) noexcept>
+void release_native(Handle handle, int device) noexcept {
+  const auto release_now = [](const Postponed& item) noexcept {
+    call_quietly(item.device, [&] { return destroy(static_cast<Handle>(item.handle)); });
+  };
+  release({release_now, handle, device});
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

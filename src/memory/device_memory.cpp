@@ -6,6 +6,7 @@
 #include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
@@ -49,31 +50,26 @@ void count_out(int device, std::size_t bytes) noexcept {
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// As succeeded_or_forget(); a failure may also be the first sign that the process captures streams.
-bool succeeded(backend::status s) noexcept {
-  if (s != backend::ok && backend::classify(s) == errc::capture) captures_met.store(true, std::memory_order_relaxed);
-  return succeeded_or_forget(s);
-}
-
-/// Streams of the library's own on one device, made at first use and never destroyed. Memory is freed on one of them where the stream that
-/// it was allocated on is gone, or must not be held up by other streams.
+/// Streams of the library's own on one device, created at first use and never destroyed. Memory is freed on one of them if the stream that
+/// it was allocated on has ended, or must not be held up by other streams.
 class FreeingStreams {
  public:
-  /// One that is idle, if there is one: a buffer that waits long for its users holds up few others. Null where there is none to be had.
+  /// An idle stream if there is one, so that a buffer which waits long for its users holds up few other buffers. Null if no stream could be
+  /// created.
   [[nodiscard]] native::stream take(int device) noexcept {
     const std::lock_guard lock{mutex_};
     const RelaxedCapture relaxed{if_captures_met()};
     for (native::stream& stream : streams_) {
-      if (stream == nullptr) return made(stream, device);
-      if (succeeded(backend::stream_query(stream))) return stream;
+      if (stream == nullptr) return create(stream, device);
+      if (succeeded_or_note_capture(backend::stream_query(stream))) return stream;
     }
     return streams_[next_++ % streams_.size()];
   }
 
  private:
-  [[nodiscard]] static native::stream made(native::stream& stream, int device) noexcept {
+  [[nodiscard]] static native::stream create(native::stream& stream, int device) noexcept {
     const ScopedDevice on{device, ScopedDevice::no_throw};
-    if (!succeeded(backend::stream_create(stream, false, 0))) stream = nullptr;
+    if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
     return stream;
   }
 
@@ -83,19 +79,19 @@ class FreeingStreams {
 };
 constinit std::array<FreeingStreams, max_devices> freeing_streams{};
 
-/// Later work of the stream comes after what the use stands for. False where that cannot be had.
-[[nodiscard]] bool wait_use(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
+/// Makes later work of the stream wait for the work that the use stands for. False if that cannot be done.
+[[nodiscard]] bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
   if (const HeldStream held{use}) {
     if (!held.is_reachable()) return false;
     const native::event event = held.record(in_capture);
     if (event == nullptr) return false;
-    const bool waits = succeeded(backend::stream_wait_event(stream, event));
+    const bool waits = succeeded_or_note_capture(backend::stream_wait_event(stream, event));
     return_event(event, held.device(), {});
     return waits;
   }
   const Remainder left = remainder_of(use);
-  return left.state == Remainder::State::passed ||
-         (left.state == Remainder::State::recorded && succeeded(backend::stream_wait_event(stream, left.event)));
+  return left.state == Remainder::State::complete ||
+         (left.state == Remainder::State::recorded && succeeded_or_note_capture(backend::stream_wait_event(stream, left.event)));
 }
 
 struct Free {
@@ -106,39 +102,41 @@ struct Free {
   std::size_t count;
 };
 
-/// Whether memory that was allocated in the stream's order may be a node of a graph that is being captured: then it is freed there, too.
-[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept {
-  bool capturing = false;
-  return succeeded(backend::stream_is_capturing(stream.handle(), capturing)) && capturing;
-}
+[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept { return capture_state(stream.handle()) == CaptureState::active; }
 
+/// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them.
 [[nodiscard]] bool free_on(native::stream stream, const Free& what, InCapture in_capture) noexcept {
-  const auto waits = [&](StreamUse use) { return wait_use(stream, use, in_capture); };
+  const auto waits = [&](StreamUse use) { return make_wait(stream, use, in_capture); };
   if (!std::all_of(what.others, what.others + what.count, waits)) return false;
   const RelaxedCapture relaxed{if_captures_met()};
-  succeeded(backend::free_async(what.pointer, stream));
+  succeeded_or_note_capture(backend::free_async(what.pointer, stream));
   return true;
 }
 
-/// Behind the work of all streams that use the memory. With other users it is freed on a stream of the library's own, so that the stream
-/// it was allocated on goes on at once. Ends the use of that stream, whatever it returns.
+/// Enqueues the free on a stream of the library's own, behind the work of all users.
+[[nodiscard]] bool free_on_own_stream(const Free& what) noexcept {
+  const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
+  return own != nullptr && make_wait(own, what.own, InCapture::never) && free_on(own, what, InCapture::never);
+}
+
+/// Enqueues the free behind the work of all streams that use the memory. If there are other users, the library's own stream waits for
+/// them, so that the stream which the memory was allocated on goes on at once. In every case this ends the use of that stream.
 [[nodiscard]] bool free_in_stream_order(const Free& what) noexcept {
   if (const HeldStream held{what.own, HeldStream::Use::ends}) {
     std::optional<ScopedDevice> on;
     if (held.is_default()) on.emplace(what.device, ScopedDevice::no_throw);
     if (!held.is_reachable()) return false;
+    // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
     if (what.count == 0 || is_captured(held)) return free_on(held.handle(), what, InCapture::allowed);
-    const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
-    return own != nullptr && wait_use(own, what.own, InCapture::never) && free_on(own, what, InCapture::never);
+    return free_on_own_stream(what);
   }
-  const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
-  const bool ordered = own != nullptr && wait_use(own, what.own, InCapture::never);
+  const bool is_enqueued = free_on_own_stream(what);
   end_use(what.own);
-  return ordered && free_on(own, what, InCapture::never);
+  return is_enqueued;
 }
 
-/// Asked twice, since an error of earlier work may come up once. False where nobody knows what still runs there: then memory that may be
-/// in use stays with the runtime.
+/// Waits in a second try, too: an error of earlier work may be reported once. False if it is not known what still runs on the device; then
+/// the memory is leaked.
 [[nodiscard]] bool wait_for_device(int device) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
@@ -151,39 +149,52 @@ struct Free {
   });
 }
 
+/// Waits for the devices of all users, and frees the memory then. The plain free would wait for its own device if the memory came from a
+/// plain allocation, and for nothing if the memory came from a pool.
+void free_after_wait(const Free& what) noexcept {
+  bool is_complete = true;
+  for (int i = 0; i < device_count(); ++i)
+    if (i == what.device || what.count > 0) is_complete = wait_for_device(i) && is_complete;
+  const ScopedDevice on{what.device, ScopedDevice::no_throw};
+  if (is_complete) succeeded_or_note_capture(backend::free_device(what.pointer));
+}
+
 void free_now(const Free& what) noexcept {
   const bool has_pools = has_memory_pools(what.device);
   if (!has_pools) end_use(what.own);
-  if ((!has_pools || !free_in_stream_order(what)) && !has_captured_user(what)) {
-    // Memory that a capture uses stays with the runtime: waiting for the device would break the capture, and its graph may run yet.
-    // The plain free waits for its own device where the memory came from a plain allocation, for nothing where it came from a pool.
-    bool passed = true;
-    for (int i = 0; i < device_count(); ++i)
-      if (i == what.device || what.count > 0) passed = wait_for_device(i) && passed;
-    const ScopedDevice on{what.device, ScopedDevice::no_throw};
-    if (passed) succeeded(backend::free_device(what.pointer));
-  }
+  // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
+  if ((!has_pools || !free_in_stream_order(what)) && !has_captured_user(what)) free_after_wait(what);
   std::for_each(what.others, what.others + what.count, end_use);
 }
 
 [[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
 
-/// Forgets streams that are gone and have finished, so that a buffer which outlives many streams does not keep an event for each.
-void forget_passed(std::vector<StreamRef>& others) {
+/// Removes streams that ended and whose work is complete, so that a buffer which outlives many streams does not keep an event for each.
+void forget_complete(std::vector<StreamRef>& others) {
   const RelaxedCapture relaxed;
   std::erase_if(others, [](StreamRef stream) {
-    if (stream.valid() || poll_remainder(use_of(stream)) != Remainder::State::passed) return false;
+    if (stream.valid() || poll_remainder(use_of(stream)) != Remainder::State::complete) return false;
     end_use(use_of(stream));
     return true;
   });
 }
 
-/// What a postponed free needs to know.
+/// The data of a postponed free.
 struct LaterFree {
   StreamUse own;
   std::vector<StreamUse> others;
   void* pointer;
 };
+
+/// Allocates in the stream's order, if the device can do that.
+[[nodiscard]] void* allocate_on(native::stream stream, int device, std::size_t bytes) {
+  void* block = nullptr;
+  const bool has_pools = has_memory_pools(device);
+  const ScopedDevice on{device, operation};
+  const RelaxedCapture relaxed{!has_pools || if_captures_met()};
+  check(has_pools ? backend::malloc_async(block, bytes, stream) : backend::malloc_device(block, bytes), operation);
+  return block;
+}
 
 void free_later(const Postponed& item) noexcept {
   const std::unique_ptr<LaterFree> later{static_cast<LaterFree*>(item.handle)};
@@ -198,25 +209,16 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   require_own_thread(slot, operation);
   if (bytes == 0) return nullptr;
   watch_thread_exit();
-  void* block = nullptr;
   const int device = slot.device;
   if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
   try {
-    if (has_memory_pools(device)) {
-      const ScopedDevice on{slot.device, operation};
-      const RelaxedCapture relaxed{if_captures_met()};
-      check(backend::malloc_async(block, bytes, slot.handle), operation);
-    } else {
-      const ScopedDevice on{device, operation};
-      const RelaxedCapture relaxed;
-      check(backend::malloc_device(block, bytes), operation);
-    }
+    void* const block = allocate_on(slot.handle, device, bytes);
+    count_in(device, bytes);
+    return block;
   } catch (...) {
     end_use({&slot, stream.id()});
     throw;
   }
-  count_in(device, bytes);
-  return block;
 }
 
 void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream) {
@@ -224,7 +226,7 @@ void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef s
   enter(recording);
   static_cast<void>(live_slot(stream));
   if (stream == owner || std::find(others.begin(), others.end(), stream) != others.end()) return;
-  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_passed(others);
+  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_complete(others);
   others.push_back(stream);
   if (begin_use(use_of(stream))) return;
   others.pop_back();
@@ -240,7 +242,7 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
     auto later = std::make_unique<LaterFree>(LaterFree{use_of(stream), {}, pointer});
     for (const StreamRef other : others) later->others.push_back(use_of(other));
     release({free_later, later.release(), device});
-  } catch (const std::bad_alloc&) {  // leaked: what it must wait for cannot be remembered
+  } catch (const std::bad_alloc&) {  // the block is leaked: without memory for a list, it is not known what it must wait for
   }
 }
 
@@ -259,8 +261,7 @@ void* allocate_managed(std::size_t bytes, Device device) {
 
 void free_managed(void* pointer, int device) noexcept {
   count_down(counters.device_blocks);
-  const auto free = [](const Postponed& item) noexcept { call_quietly(item.device, [&] { return backend::free_device(item.handle); }); };
-  release({free, pointer, device});
+  release_native<void*, backend::free_device>(pointer, device);
 }
 
 namespace {
@@ -279,7 +280,7 @@ void require_resource(StreamRef stream, Device device, std::size_t alignment, co
 void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
   detail::require_resource(stream, device_, alignment, detail::operation);
   void* const block = detail::allocate_device(stream, bytes);
-  if (block != nullptr) detail::end_use(detail::use_of(stream));  // whoever frees it names a stream then
+  if (block != nullptr) detail::end_use(detail::use_of(stream));  // deallocate() names its stream again
   return block;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What copies and fills ask of the memory that they are given.
+/// What copies and fills ask about the memory that they are given.
 #pragma once
 
 #include "base/check.hpp"
@@ -13,7 +13,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// @throws errc::invalid_argument for what cannot be `height` (at least 1) rows of `width` (at least 1) bytes
+/// @throws errc::invalid_argument unless the memory can be `height` (at least 1) rows of `width` (at least 1) bytes
 inline void require_rows(const void* pointer, std::size_t pitch, std::size_t width, std::size_t height, const char* operation) {
   if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "a pointer is null but the size is not 0");
   if (pitch < width) throw_error(errc::invalid_argument, operation, "the pitch is smaller than the width of a row");
@@ -24,23 +24,23 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
     throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
 }
 
-/// Notes that the stream uses the memory, if it is pinned by runnel: it is then handed out to nobody else before the stream has passed.
-/// Requires: the stream's device is current if its handle needs that.
+/// Counts a use by the stream, if the memory is pinned by runnel: the block is not handed out again before the stream's work on it is
+/// complete. True if it is. Requires: the stream's device is current if its handle needs that.
 inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use) {
-  if (use.slot->mark_wanted.load(std::memory_order_relaxed)) [[unlikely]]
-    make_mark(*use.slot);
+  if (is_mark_requested(*use.slot)) [[unlikely]]
+    record_mark(*use.slot);
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 
-/// What is known of a range of memory.
+/// What is known of a range of memory. It counts as pinned only if both ends are, since a registration may cover a part of it only.
 struct MemoryFacts {
   MemoryKind kind;
-  /// False where the runtime was asked, which answers for single addresses only: then memory that is pinned at both ends may have a gap,
-  /// or lie in two registrations, and a copy of it may be refused.
+  /// False if the runtime was asked, which answers for single addresses only. Then memory that is pinned at both ends may have a gap, or
+  /// lie in two registrations, and the runtime may refuse to copy it.
   bool in_one_block;
 };
 
-/// The same, and what the memory is: pinned only if both ends are, since a registration need not cover all of it.
+/// As note_use(), and finds out what kind of memory it is.
 [[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
                                           const char* operation) {
   if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};

@@ -19,8 +19,7 @@ namespace {
 
 constexpr const char* operation = "pin memory that is there already";
 
-// Never destroyed: static registrations leave until the process ends. The runtimes refuse overlaps too, but by page, by different names,
-// and some of them not always.
+// The runtimes refuse overlapping registrations too, but by page, with different errors, and some of them not always.
 struct Registrations {
   std::mutex mutex;
   std::map<std::uintptr_t, std::uintptr_t> ends;  // by begin
@@ -32,7 +31,7 @@ void remove(std::uintptr_t begin) noexcept {
   registrations().ends.erase(begin);
 }
 
-/// Keeps the range for the caller. @throws errc::invalid_argument where a part of it is taken
+/// Enters the range. @throws errc::invalid_argument if a part of it is registered already
 void add(std::uintptr_t begin, std::uintptr_t end) {
   const std::lock_guard lock{registrations().mutex};
   auto& ends = registrations().ends;
@@ -73,10 +72,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
 HostRegistration::~HostRegistration() {
   if (pointer_ == nullptr || detail::release_mode() == detail::Release::never) return;
   remove(reinterpret_cast<std::uintptr_t>(pointer_));
-  const auto unregister = [](const detail::Postponed& item) noexcept {
-    detail::call_quietly(item.device, [&] { return backend::unregister_host(item.handle); });
-  };
-  detail::release({unregister, pointer_, 0});
+  detail::release_native<void*, backend::unregister_host>(pointer_, 0);
 }
 
 void* HostRegistration::device_pointer(Device device) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A block of pinned memory, and the streams that it waits for before it is handed out again.
+/// A block of pinned memory, and the streams whose work on it must be complete before it is handed out again.
 #pragma once
 
 #include "stream/uses.hpp"
@@ -12,30 +12,30 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A stream that a block waits for: first by name, then, since the block was given back, by an event recorded on the stream.
+/// A stream that a block waits for: while the block is in use by its name, and after that by an event recorded on the stream.
 struct PendingUse {
   StreamUse use;
   native::event event{};
   int device = 0;          // of the event
-  std::uint64_t mark = 0;  // of another thread's default stream, instead of an event: see want_mark()
+  std::uint64_t mark = 0;  // instead of an event, for another thread's default stream: see request_mark()
 };
 
 struct PinnedShelf;
 struct PinnedBlock {
   enum class State {
     in_use,
-    idle,     // in its shelf's `idle`
-    pending,  // in its shelf's `pending`: given back, not yet passed by all streams
-    between,  // in nobody's list: a thread is at it
-    lost,     // nobody will know when it has been passed, so it is never handed out again
+    idle,     // in its shelf's `idle`: no stream works on it
+    pending,  // in its shelf's `pending`: given back, but streams may still work on it
+    between,  // in no list: a thread is moving it
+    lost,     // it will never be known when the streams' work is complete, so that it is never handed out again
   };
-  enum class Progress { waiting, passed, lost };
+  enum class Progress { waiting, complete, lost };
 
-  /// The pool's lock is held.
+  /// Requires: the pool's lock is held. @throws std::bad_alloc
   void add_use(StreamUse use);
-  /// Records an event for each use that has none yet. One that could not be recorded is tried again: until then the block waits.
+  /// Records an event for each use that has none yet. The block waits until every event could be recorded; advance() tries again.
   void record_uses() noexcept;
-  /// Asks the runtime how far the streams are. The block is in no list.
+  /// Asks the runtime how far the streams are. Requires: the block is in no list.
   [[nodiscard]] Progress advance() noexcept;
 
   std::uintptr_t begin;
@@ -43,7 +43,7 @@ struct PinnedBlock {
   PinnedShelf* shelf;
   State state = State::in_use;
   std::vector<PendingUse> uses{};
-  std::size_t prune_at = 16;  // so many uses are looked through for streams that are over
+  std::size_t prune_at = 16;  // with so many uses, those of streams that ended are removed
   PinnedBlock* next = nullptr;
 };
 

@@ -2,6 +2,7 @@
 #include <runnel/pinned_resource.hpp>
 
 #include "base/check.hpp"
+#include "base/immortal.hpp"
 #include "memory/pinned_blocks.hpp"
 
 #include <algorithm>
@@ -27,9 +28,6 @@ class PinnedResource final : public std::pmr::memory_resource {
 
 }  // namespace
 
-std::pmr::memory_resource* pinned_resource() noexcept {
-  static PinnedResource& resource = *new PinnedResource;  // never destroyed: static containers give back late
-  return &resource;
-}
+std::pmr::memory_resource* pinned_resource() noexcept { return &detail::immortal<PinnedResource>(); }
 
 }  // namespace runnel::inline RUNNEL_ABI

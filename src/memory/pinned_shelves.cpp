@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/pinned_shelves.hpp"
 
-#include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/call_quietly.hpp"
 
-#include <mutex>
-#include <utility>
+#include <runnel/detail/backend.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-void free_pinned_memory(void* memory) noexcept {
-  const auto free = [](const Postponed& item) noexcept { call_quietly(item.device, [&] { return backend::free_host(item.handle); }); };
-  detail::release({free, memory, 0});
-}
+using State = PinnedBlock::State;
+using Progress = PinnedBlock::Progress;
+
+void free_pinned_memory(void* memory) noexcept { release_native<void*, backend::free_host>(memory, 0); }
 
 namespace {
 
-/// Of a block that is in the books no more: as soon as the runtime has the memory, another thread may be given the same address.
+/// Frees a block that is in the books no more. The books forget it first: as soon as the runtime has the memory, another thread may be
+/// given the same address.
 void free_forgotten(PinnedBlock* block) noexcept {
   void* const memory = reinterpret_cast<void*>(block->begin);
   delete block;
@@ -26,69 +25,167 @@ void free_forgotten(PinnedBlock* block) noexcept {
 
 }  // namespace
 
-PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, bool take) noexcept {
-  using State = PinnedBlock::State;
-  using Progress = PinnedBlock::Progress;
-  {
-    const std::lock_guard held_lock{lock};
-    at_most = std::min(at_most, shelf.pending.size());
+void PinnedShelves::disown(PinnedBlock& block) noexcept {
+  count_down(counters.pinned_blocks);
+  --statistics_.blocks;
+  statistics_.in_use -= block.bytes;
+}
+
+void PinnedShelves::cache(const PinnedBlock& block) noexcept {
+  ++statistics_.cached_blocks;
+  statistics_.cached += block.bytes;
+}
+
+void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
+  block.state = State::idle;
+  block.next = std::exchange(block.shelf->idle, &block);
+}
+
+void PinnedShelves::put_pending(PinnedBlock& block) noexcept {
+  block.state = State::pending;
+  block.shelf->pending.push(&block);
+}
+
+void PinnedShelves::forget(const PinnedBlock& block) noexcept {
+  known_.erase(find_after(block.begin) - 1);
+  held_ -= block.bytes;
+}
+
+bool PinnedShelves::try_reserve(std::size_t bytes) noexcept {
+  const std::lock_guard lock{lock_};
+  if (held_ > limit_ || bytes > limit_ - held_) return false;
+  held_ += bytes;
+  return true;
+}
+
+void PinnedShelves::cancel_reservation(std::size_t bytes) noexcept {
+  const std::lock_guard lock{lock_};
+  held_ -= bytes;
+}
+
+void PinnedShelves::add(PinnedBlock& block) {
+  const std::lock_guard lock{lock_};
+  known_.insert(find_after(block.begin), {block.begin, block.begin + block.bytes, &block});
+  ++statistics_.misses;
+  own(block);
+}
+
+bool PinnedShelves::try_add_use(const void* pointer, StreamUse use) {
+  const std::lock_guard lock{lock_};
+  PinnedBlock* const block = find(address_of(pointer));
+  if (block == nullptr || block->state != State::in_use) return false;
+  block->add_use(use);
+  return true;
+}
+
+bool PinnedShelves::give_back(void* pointer, bool record) noexcept {
+  std::unique_lock lock{lock_};
+  PinnedBlock* const block = find(address_of(pointer));
+  if (block == nullptr || block->begin != address_of(pointer) || block->state != State::in_use) return false;
+  disown(*block);
+  if (!block->uses.empty()) {
+    cache(*block);
+    block->state = State::between;
+    lock.unlock();
+    if (record) block->record_uses();
+    lock.lock();
+    put_pending(*block);
+  } else if (block->shelf->keeps) {
+    cache(*block);
+    put_idle(*block);
+  } else {
+    forget(*block);
+    lock.unlock();
+    free_forgotten(block);
   }
+  return true;
+}
+
+std::size_t PinnedShelves::count_pending(PinnedShelf& shelf) noexcept {
+  const std::lock_guard lock{lock_};
+  return shelf.pending.size();
+}
+
+PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf) noexcept {
+  const std::lock_guard lock{lock_};
+  PinnedBlock* const block = shelf.pending.pop();
+  if (block != nullptr) block->state = State::between;
+  return block;
+}
+
+bool PinnedShelves::settle(PinnedBlock& block, Progress progress, Then then) noexcept {
+  std::unique_lock lock{lock_};
+  if (progress == Progress::waiting) {
+    put_pending(block);
+    return false;
+  }
+  if (progress == Progress::lost) return false;  // it stays in no list
+  if (!block.shelf->keeps) {
+    uncache(block);
+    forget(block);
+    lock.unlock();
+    free_forgotten(&block);
+    return false;
+  }
+  if (then == Then::taken)
+    own_cached(block);
+  else
+    put_idle(block);
+  return then == Then::taken;
+}
+
+PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, Then then) noexcept {
+  at_most = std::min(at_most, count_pending(shelf));
   if (at_most == 0) return nullptr;
   const RelaxedCapture relaxed;
-  PinnedBlock* taken = nullptr;
-  for (std::size_t i = 0; i < at_most && taken == nullptr; ++i) {
-    PinnedBlock* block = nullptr;
-    {
-      const std::lock_guard held_lock{lock};
-      block = shelf.pending.pop();
-      if (block != nullptr) block->state = State::between;
-    }
-    if (block == nullptr) break;
+  for (std::size_t i = 0; i < at_most; ++i) {
+    PinnedBlock* const block = pop_pending(shelf);
+    if (block == nullptr) return nullptr;
     const Progress progress = block->advance();
-    std::unique_lock held_lock{lock};
-    if (progress == Progress::waiting) {
-      block->state = State::pending;
-      shelf.pending.push(block);
-    } else if (progress == Progress::passed && !shelf.keeps) {
+    if (settle(*block, progress, then)) return block;
+  }
+  return nullptr;
+}
+
+void* PinnedShelves::take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept {
+  const PinnedBlock* const block = collect(shelf, at_most, Then::taken);
+  return block != nullptr ? reinterpret_cast<void*>(block->begin) : nullptr;
+}
+
+void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
+  collect(shelf, std::numeric_limits<std::size_t>::max(), Then::idle);
+  PinnedBlock* blocks = nullptr;
+  {
+    const std::lock_guard lock{lock_};
+    blocks = std::exchange(shelf.idle, nullptr);
+    for (PinnedBlock* block = blocks; block != nullptr; block = block->next) {
       uncache(*block);
       forget(*block);
-      held_lock.unlock();
-      free_forgotten(block);
-    } else if (progress == Progress::passed && take) {
-      taken = block;
-    } else if (progress == Progress::passed) {
-      block->state = State::idle;
-      block->next = std::exchange(shelf.idle, block);
     }
   }
-  return taken;
+  while (blocks != nullptr) free_forgotten(std::exchange(blocks, blocks->next));
 }
 
 void PinnedShelves::release_idle() noexcept {
-  const auto empty = [&](PinnedShelf& shelf) {
-    collect(shelf, std::numeric_limits<std::size_t>::max(), false);
-    PinnedBlock* blocks = nullptr;
-    {
-      const std::lock_guard held_lock{lock};
-      blocks = std::exchange(shelf.idle, nullptr);
-      for (PinnedBlock* block = blocks; block != nullptr; block = block->next) {
-        uncache(*block);
-        forget(*block);
-      }
-    }
-    while (blocks != nullptr) free_forgotten(std::exchange(blocks, blocks->next));
-  };
-  for (auto& kind : shelves)
-    for (PinnedShelf& shelf : kind) empty(shelf);
-  empty(direct);
+  for (auto& kind : shelves_)
+    for (PinnedShelf& shelf : kind) release_idle_of(shelf);
+  release_idle_of(direct_);
 }
 
-void PinnedShelves::release(PinnedBlock* block) noexcept {
-  {
-    const std::lock_guard held_lock{lock};
-    forget(*block);
-  }
-  free_forgotten(block);
+PinnedStatistics PinnedShelves::statistics() noexcept {
+  const std::lock_guard lock{lock_};
+  return statistics_;
+}
+
+std::size_t PinnedShelves::limit() noexcept {
+  const std::lock_guard lock{lock_};
+  return limit_;
+}
+
+bool PinnedShelves::set_limit(std::size_t bytes) noexcept {
+  const std::lock_guard lock{lock_};
+  limit_ = bytes;
+  return held_ > bytes;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The books of the pinned pool: which blocks there are, on which shelf those lie that nobody owns, and how many bytes that makes.
+/// The books of the pinned pool: which blocks there are, on which shelf the cached ones lie, and how many bytes that makes.
 #pragma once
 
+#include "base/counters.hpp"
 #include "base/immortal.hpp"
 #include "base/spin_lock.hpp"
 #include "memory/pinned_block.hpp"
@@ -14,12 +15,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
 inline constexpr std::size_t smallest_block = std::size_t{4} << 10;  // a page, which is what gets pinned
 inline constexpr std::size_t largest_block = std::size_t{1} << 30;
+
+[[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
 
 /// First in, first out.
 class BlockQueue {
@@ -45,50 +50,63 @@ class BlockQueue {
   std::size_t size_ = 0;
 };
 
-/// The blocks of one size and kind that nobody owns.
+/// The cached blocks of one size and kind. Requires: its members are touched by PinnedShelves only.
 struct PinnedShelf {
   PinnedBlock* idle = nullptr;
   BlockQueue pending;
-  bool keeps = true;  // false: what is too large to be kept goes back to the runtime
+  bool keeps = true;  // false: its blocks are too large to be kept, and go back to the runtime
 };
 
-struct PinnedShelves {
-  PinnedShelves() { direct.keeps = false; }
+/// Every member takes the lock itself, unless it says otherwise.
+class PinnedShelves {
+ public:
+  PinnedShelves() noexcept { direct_.keeps = false; }
 
-  ///@{ The lock is held.
-  /// The block that contains the address, or null.
-  [[nodiscard]] PinnedBlock* find(std::uintptr_t address) noexcept {
-    const auto next = after(address);
-    return next != known_.begin() && address < (next - 1)->end ? (next - 1)->block : nullptr;
+  /// The shelf for blocks of that size. Requires: `bytes` is a power of two from `smallest_block` to `largest_block`, or larger than that.
+  [[nodiscard]] PinnedShelf& shelf_for(std::size_t bytes, bool write_combined) noexcept {
+    if (bytes > largest_block) return direct_;
+    return shelves_[write_combined][static_cast<std::size_t>(std::countr_zero(bytes) - std::countr_zero(smallest_block))];
   }
-  /// A new block, which its user owns from now on.
-  void add(PinnedBlock& block) {
-    known_.insert(after(block.begin), {block.begin, block.begin + block.bytes, &block});
-    ++statistics.misses;
-    own(block);
-  }
-  /// A cached block, taken from its list, becomes a user's.
-  void own_cached(PinnedBlock& block) noexcept {
-    ++statistics.hits;
-    uncache(block);
-    own(block);
-  }
-  ///@}
 
-  /// Looks whether blocks that were given back have been passed, the oldest `at_most` first; those that have not go to the end, so that one
-  /// stream that is held up does not hide the others. One that has, and is kept, is returned, if `take`: in no list. The rest become idle.
-  PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, bool take) noexcept;
-  /// All cached blocks that are not in use by a stream go back to the runtime.
+  /// Hands out an idle block; null if there is none.
+  [[nodiscard]] void* take_idle(PinnedShelf& shelf) noexcept {
+    const std::lock_guard lock{lock_};
+    PinnedBlock* const block = shelf.idle;
+    if (block == nullptr) return nullptr;
+    shelf.idle = block->next;
+    own_cached(*block);
+    return reinterpret_cast<void*>(block->begin);
+  }
+  /// Hands out a block that streams have just finished with; null if there is none. Looks at no more than the oldest `at_most`.
+  [[nodiscard]] void* take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept;
+  /// Reserves a part of what the limit leaves, for a new block. False if there is not so much left.
+  [[nodiscard]] bool try_reserve(std::size_t bytes) noexcept;
+  void cancel_reservation(std::size_t bytes) noexcept;
+  /// Enters a new block, which is handed out at once. Requires: its bytes were reserved. @throws std::bad_alloc
+  void add(PinnedBlock& block);
+
+  /// Counts a use of the block that contains the address, if that block is in use. True if all of the bytes lie in the block.
+  /// @throws std::bad_alloc
+  [[nodiscard]] bool note_use(const void* pointer, std::size_t bytes, StreamUse use) {
+    const std::lock_guard lock{lock_};
+    PinnedBlock* const block = find(address_of(pointer));
+    if (block == nullptr) return false;
+    if (block->state == PinnedBlock::State::in_use) block->add_use(use);
+    return address_of(pointer) + bytes <= block->begin + block->bytes;
+  }
+  /// Counts a use; false if the address lies in no block in use. @throws std::bad_alloc
+  [[nodiscard]] bool try_add_use(const void* pointer, StreamUse use);
+
+  /// Takes a block back. False, and nothing changed, unless the pointer is the start of a block in use. `record`: records the events of the
+  /// block's uses now; otherwise the next thread that looks for a complete block does it.
+  [[nodiscard]] bool give_back(void* pointer, bool record) noexcept;
+  /// Gives all cached blocks that no stream works on back to the runtime.
   void release_idle() noexcept;
-  /// A block that its user has given back, and no stream uses, goes back to the runtime. The lock is not held.
-  void release(PinnedBlock* block) noexcept;
 
-  SpinLock lock;
-  std::array<std::array<PinnedShelf, std::countr_zero(largest_block) - std::countr_zero(smallest_block) + 1>, 2> shelves;
-  PinnedShelf direct;
-  PinnedStatistics statistics{};
-  std::size_t held = 0;  // bytes, in use or not
-  std::size_t limit = std::numeric_limits<std::size_t>::max();
+  [[nodiscard]] PinnedStatistics statistics() noexcept;
+  [[nodiscard]] std::size_t limit() noexcept;
+  /// True if the blocks exceed the new limit.
+  [[nodiscard]] bool set_limit(std::size_t bytes) noexcept;
 
  private:
   struct Known {
@@ -96,31 +114,64 @@ struct PinnedShelves {
     std::uintptr_t end;
     PinnedBlock* block;
   };
-  [[nodiscard]] std::vector<Known>::iterator after(std::uintptr_t address) noexcept {
+  enum class Then { idle, taken };
+
+  ///@{ Requires: the lock is held.
+  [[nodiscard]] std::vector<Known>::iterator find_after(std::uintptr_t address) noexcept {
     return std::upper_bound(known_.begin(), known_.end(), address, [](std::uintptr_t a, const Known& entry) { return a < entry.begin; });
   }
+  /// The block that contains the address, or null.
+  [[nodiscard]] PinnedBlock* find(std::uintptr_t address) noexcept {
+    const auto next = find_after(address);
+    return next != known_.begin() && address < (next - 1)->end ? (next - 1)->block : nullptr;
+  }
+  /// The block becomes a user's.
   void own(PinnedBlock& block) noexcept {
     block.state = PinnedBlock::State::in_use;
-    ++statistics.blocks;
-    statistics.in_use += block.bytes;
-    statistics.peak = std::max(statistics.peak, statistics.in_use);
+    ++statistics_.blocks;
+    statistics_.in_use += block.bytes;
+    statistics_.peak = std::max(statistics_.peak, statistics_.in_use);
+    count_up(counters.pinned_blocks);
   }
+  /// The same with a cached block, which is in no list any more.
+  void own_cached(PinnedBlock& block) noexcept {
+    ++statistics_.hits;
+    uncache(block);
+    own(block);
+  }
+  void disown(PinnedBlock& block) noexcept;
+  void cache(const PinnedBlock& block) noexcept;
   void uncache(const PinnedBlock& block) noexcept {
-    --statistics.cached_blocks;
-    statistics.cached -= block.bytes;
+    --statistics_.cached_blocks;
+    statistics_.cached -= block.bytes;
   }
-  void forget(const PinnedBlock& block) noexcept {
-    known_.erase(after(block.begin) - 1);
-    held -= block.bytes;
-  }
+  void put_idle(PinnedBlock& block) noexcept;
+  void put_pending(PinnedBlock& block) noexcept;
+  void forget(const PinnedBlock& block) noexcept;
+  ///@}
 
+  /// Asks how far the streams of pending blocks are, the oldest `at_most` blocks first. A block that still waits goes to the end of the
+  /// queue, so that one stream that is held up does not hide the others. Blocks that are complete become idle, or (`taken`) the first one
+  /// is handed out and returned.
+  PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, Then then) noexcept;
+  [[nodiscard]] std::size_t count_pending(PinnedShelf& shelf) noexcept;
+  [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf) noexcept;
+  /// Puts a block that collect() has looked at where it belongs. True if it was handed out.
+  [[nodiscard]] bool settle(PinnedBlock& block, PinnedBlock::Progress progress, Then then) noexcept;
+  void release_idle_of(PinnedShelf& shelf) noexcept;
+
+  SpinLock lock_;
+  std::array<std::array<PinnedShelf, std::countr_zero(largest_block) - std::countr_zero(smallest_block) + 1>, 2> shelves_;
+  PinnedShelf direct_;
+  PinnedStatistics statistics_{};
+  std::size_t held_ = 0;  // bytes of all blocks and reservations
+  std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::vector<Known> known_;  // by address
 };
 
 /// Gives pinned memory back to the runtime, as soon as the runtime may be called.
 void free_pinned_memory(void* memory) noexcept;
 
-// Never destroyed: static buffers ask and leave until the process ends.
 inline PinnedShelves& pinned_shelves() { return immortal<PinnedShelves>(); }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

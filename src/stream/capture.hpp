@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a stream is being captured. What would break the capture off, or cannot be part of a graph, is refused before the runtime
-/// hears of it.
+/// Whether a stream is being captured. The library asks before it calls what would break the capture off or cannot be part of a graph, and
+/// refuses that itself.
 #pragma once
 
 #include "base/check.hpp"
@@ -11,15 +11,31 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The stream's device is current if its handle needs that.
+/// The runtime's own answer. Requires: the stream's device is current if its handle needs that.
+[[nodiscard]] inline backend::status ask_for_capture(native::stream handle, bool& capturing) noexcept {
+  const backend::status s = backend::stream_is_capturing(handle, capturing);
+  if (s == backend::ok && capturing) [[unlikely]]
+    note_capture();
+  return s;
+}
+
+enum class CaptureState { none, active, unknown };
+
+/// The same for functions that must not throw. A failure is forgotten.
+[[nodiscard]] inline CaptureState capture_state(native::stream handle) noexcept {
+  bool capturing = false;
+  if (!succeeded_or_note_capture(ask_for_capture(handle, capturing))) return CaptureState::unknown;
+  return capturing ? CaptureState::active : CaptureState::none;
+}
+
+/// Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] inline bool is_capturing(const Slot& slot, const char* operation) {
   bool capturing = false;
-  check(backend::stream_is_capturing(slot.handle, capturing), operation);
-  if (capturing) [[unlikely]]
-    captures_met.store(true, std::memory_order_relaxed);
+  check(ask_for_capture(slot.handle, capturing), operation);
   return capturing;
 }
 
+/// @throws errc::capture. Requires: the stream's device is current if its handle needs that.
 inline void refuse_in_capture(const Slot& slot, const char* operation, const char* reason) {
   if (is_capturing(slot, operation)) [[unlikely]]
     throw_error(errc::capture, operation, reason);

@@ -29,14 +29,14 @@ StreamRef resolve_current_stream() {
     static_cast<void>(read_current_device("get the current stream"));
   }
   const StreamRef stream = default_stream_of(noted_device);
-  current = parts(stream);  // so that the next read is short
+  current = parts(stream);  // the next read takes the short way
   return stream;
 }
 
 }  // namespace detail
 
 StreamRef current_stream(Device device) {
-  static_cast<void>(current_stream());  // makes sure that a device is noted
+  static_cast<void>(current_stream());  // sets noted_device
   detail::require_device(device.ordinal(), "get the current stream");
   return detail::live_or_default(detail::stream_set_on(device.ordinal()), device.ordinal());
 }
@@ -68,7 +68,7 @@ void StreamGuard::enter(StreamRef stream) {
 
 void StreamGuard::leave() noexcept {
   if (detail::is_forked_child()) [[unlikely]]
-    return;  // what it restored would make current_stream() work again
+    return;  // to restore the stream would make current_stream() work again
   if (detail::single_device()) [[likely]] {
     detail::current = found_stream_;
     return;
@@ -81,7 +81,7 @@ void StreamGuard::reset(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
   detail::refuse_in_child(operation);
   const int device = stream.device().ordinal();
-  // What can fail comes first, while this guard still holds.
+  // The step that can fail comes first, while this guard still holds.
   if (!detail::single_device()) detail::change_current_device(device, operation);
   detail::set_stream_on(guarded_device_, found_stream_);
   found_stream_ = detail::stream_set_on(device);
@@ -101,7 +101,7 @@ StreamContext::StreamContext() : device_{current_stream().device().ordinal()} {
 }
 
 StreamContext::Guard::Guard(const StreamContext& context) : found_device_{detail::read_current_device("apply a stream context")} {
-  // What can fail comes first: a constructor that throws has no destructor to set the streams back.
+  // The steps that can fail come first: if a constructor throws, no destructor sets the streams back.
   for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device) found_.push_back(detail::stream_set_on(device));
   detail::change_current_device(context.device_, "apply a stream context");
   for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device)

@@ -27,8 +27,8 @@ void make_default(Slot& slot, int device, native::stream handle) noexcept {
   slot.is_default = true;
 }
 
-// The calling thread's views of its own default streams. Not a thread_local object, which a user's thread_local object could outlive: such
-// an object makes a new table while the thread ends.
+// The calling thread's slots of its own default streams. A pointer, because a user's thread_local object could outlive a thread_local table
+// and use a default stream in its destructor: then a new table is made while the thread ends.
 using ThreadDefaults = std::array<Slot*, max_devices>;
 thread_local constinit ThreadDefaults* thread_defaults = nullptr;
 
@@ -41,8 +41,8 @@ void end_thread_defaults(void*) {
 
 ThreadDefaults& this_threads_defaults() {
   if (thread_defaults != nullptr) return *thread_defaults;
-  // The runtime makes what it keeps for the thread first, and so ends it after our views of it have ended. While the thread ends it must
-  // not be asked again.
+  // This first question makes the runtime create its state of the thread, and register that state's end, before at_thread_end() below. So
+  // our views end first. While the thread ends, the runtime must not be asked again.
   static thread_local constinit bool asked = false;
   if (!std::exchange(asked, true)) {
     int priority = 0;

@@ -9,7 +9,7 @@
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
 #include "stream/recorded_event.hpp"
-#include "stream/stream_device.hpp"
+#include "stream/stream_call.hpp"
 
 #include <cmath>
 #include <mutex>
@@ -21,8 +21,6 @@ namespace {
 [[nodiscard]] backend::EventKind kind_of(bool timed, EventOptions options) noexcept {
   return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
-
-[[nodiscard]] bool poll(native::event event, const char* operation) { return is_done(backend::event_query(event), operation); }
 
 }  // namespace
 
@@ -82,11 +80,11 @@ void EventBase::refuse_interprocess() const {
     throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
 }
 
-/// The first record, or the first on another device: on a native event of its own, which replaces the old one, with what that has marked,
-/// only once it is recorded.
+/// The first record, or the first on another device: it needs another native event, which replaces the old one only once it is recorded.
+/// Until then the old one, and what it marks, stays.
 void EventBase::record_on_fresh(Slot& slot) {
   constexpr const char* operation = "record an event";
-  // Two threads may record one event at once. Handle and device change together here, and `record` reads the handle first.
+  // Two threads may record one event at once. Handle and device change together under the lock; `record` reads the handle first.
   static constinit std::mutex changing;
   const std::lock_guard lock{changing};
   const native::event old = handle_.load(std::memory_order_relaxed);
@@ -113,13 +111,12 @@ void EventBase::record(StreamRef stream) {
   constexpr const char* operation = "record an event";
   enter(operation);
   require_valid(operation);
-  Slot& slot = live_slot(stream);
+  const StreamCall call{live_slot(stream), operation};
   const native::event event = handle_.load(std::memory_order_acquire);
-  const StreamDevice on{slot, operation};
-  if (event != nullptr && device_.load(std::memory_order_relaxed) == slot.device) [[likely]]
-    check(backend::event_record(event, slot.handle), operation);
+  if (event != nullptr && device_.load(std::memory_order_relaxed) == call.slot().device) [[likely]]
+    call.record(event);
   else
-    record_on_fresh(slot);
+    record_on_fresh(call.slot());
   recorded_.store(true, std::memory_order_release);
 }
 
@@ -127,7 +124,7 @@ bool EventBase::query() const {
   constexpr const char* operation = "ask whether an event has happened";
   enter(operation);
   const native::event event = recorded_event(*this, operation);
-  return event == nullptr || poll(event, operation);
+  return event == nullptr || has_happened(event, operation);
 }
 
 void EventBase::synchronize() const {
@@ -140,7 +137,7 @@ bool EventBase::synchronize_until(std::chrono::steady_clock::time_point deadline
   constexpr const char* operation = "wait for an event";
   enter(operation);
   const native::event event = recorded_event(*this, operation);
-  return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
+  return event == nullptr || poll_until(deadline, [&] { return has_happened(event, operation); });
 }
 
 native::event EventBase::native() const {

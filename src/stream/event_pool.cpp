@@ -19,7 +19,6 @@ struct Shelf {
   std::mutex mutex;
   std::vector<native::event> events;
 };
-// Never destroyed: events come back as late as static destructors run.
 struct Pool {
   Shelf shelves[max_devices][2];  // by device; untimed and timed
 };
@@ -47,12 +46,7 @@ native::event take_event(int device, backend::EventKind kind, const char* operat
   return event;
 }
 
-void destroy_event(native::event event, int device) noexcept {
-  const auto destroy = [](const Postponed& item) noexcept {
-    call_quietly(item.device, [&] { return backend::event_destroy(static_cast<native::event>(item.handle)); });
-  };
-  release({destroy, event, device});
-}
+void destroy_event(native::event event, int device) noexcept { release_native<native::event, backend::event_destroy>(event, device); }
 
 void return_event(native::event event, int device, backend::EventKind kind) noexcept {
   if (is_forked_child()) return;
@@ -63,7 +57,7 @@ void return_event(native::event event, int device, backend::EventKind kind) noex
       shelf.events.push_back(event);
       count_up(counters.pooled_events);
       return;
-    } catch (const std::bad_alloc&) {  // then it is destroyed below
+    } catch (const std::bad_alloc&) {  // the pool cannot hold it, so that it is destroyed
     }
   }
   destroy_event(event, device);

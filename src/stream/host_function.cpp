@@ -11,7 +11,7 @@
 #include "base/spin_lock.hpp"
 #include "stream/capture.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_device.hpp"
+#include "stream/stream_call.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -35,7 +35,7 @@ struct Destroy {
 };
 using Owned = std::unique_ptr<HostFunction, Destroy>;
 
-/// The callable is gone before the stream goes on, and nothing it throws meets a C frame.
+/// Destroys the callable before the stream goes on, and lets no exception reach the runtime, which calls this.
 void run_and_destroy(Owned function) noexcept {
   StreamSlot* const slot = function->slot;
   const std::uint64_t id = function->id;
@@ -50,8 +50,8 @@ void run_and_destroy(Owned function) noexcept {
   in_host_function = false;
 }
 
-/// What a stream holds of a function where the runtime may forget to call it: whoever takes the function out, the runtime or
-/// discard_host_functions(), destroys it. Tickets are never freed, so that a call that comes late finds an empty one.
+/// What is enqueued in place of a function if the runtime may forget to call it. Either the runtime's call or discard_host_functions()
+/// takes the function out, and destroys it. Tickets are never freed, so that a late call finds an empty ticket.
 struct Ticket {
   std::atomic<HostFunction*> function{nullptr};
   std::atomic<int> device{0};
@@ -77,7 +77,7 @@ constexpr std::size_t ticket_batch = 64;
   return first;
 }
 
-// What the runtime calls.
+// The runtime calls one of these two.
 void run_function(void* data) noexcept { run_and_destroy(Owned{static_cast<HostFunction*>(data)}); }
 void run_ticket(void* data) noexcept {
   Ticket* const ticket = static_cast<Ticket*>(data);
@@ -87,32 +87,32 @@ void run_ticket(void* data) noexcept {
   run_and_destroy(std::move(function));
 }
 
+void launch_ticket(const StreamCall& call, Owned function) {
+  Ticket* const ticket = take_ticket();
+  ticket->device.store(call.slot().device, std::memory_order_relaxed);
+  ticket->function.store(function.release(), std::memory_order_release);
+  const backend::status s = backend::launch_host_func(call.handle(), run_ticket, ticket);
+  if (s == backend::ok) [[likely]]
+    return;
+  function.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
+  if (function != nullptr) UnusedTickets::give(ticket);
+  throw_status(s, call.operation());
+}
+
 }  // namespace
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
-  constexpr const char* operation = "launch a host function";
   count_up(counters.host_functions_made);
   Owned function{raw};
-  enter(operation);
-  Slot& slot = live_slot(Access::ref(base, id));
+  const StreamCall call{Access::ref(base, id), "launch a host function"};
   function->slot = base;
   function->id = id;
   function->label = host_function_label;
-  const StreamDevice on{slot, operation};
-  refuse_in_capture(slot, operation, "the function would run once for each launch of the graph, but it is kept for one run only");
-  if (!backend::forgets_host_functions()) {
-    check(backend::launch_host_func(slot.handle, run_function, function.get()), operation);
-    static_cast<void>(function.release());
-    return;
-  }
-  Ticket* const ticket = take_ticket();
-  ticket->device.store(slot.device, std::memory_order_relaxed);
-  ticket->function.store(function.release(), std::memory_order_release);
-  if (const backend::status s = backend::launch_host_func(slot.handle, run_ticket, ticket); s != backend::ok) {
-    function.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
-    if (function != nullptr) UnusedTickets::give(ticket);
-    throw_status(s, operation);
-  }
+  refuse_in_capture(call.slot(), call.operation(),
+                    "the function would run once for each launch of the graph, but it is kept for one run only");
+  if (backend::forgets_host_functions()) return launch_ticket(call, std::move(function));
+  call.check(backend::launch_host_func(call.handle(), run_function, function.get()));
+  static_cast<void>(function.release());
 }
 
 void discard_host_functions(int device) noexcept {
@@ -123,7 +123,7 @@ void discard_host_functions(int device) noexcept {
       if (batch < tickets().all.size()) first = tickets().all[batch].get();
     }
     if (first == nullptr) return;
-    // A ticket that was emptied here stays with the runtime, which may still come with it.
+    // A ticket that is emptied here is not used again: the runtime may still call with it.
     for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket)
       if (ticket->device.load(std::memory_order_relaxed) == device) Owned{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
   }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -20,10 +21,10 @@ struct StreamPoolState {
   const Device device;
   const StreamPoolOptions options;
   std::mutex growing;
-  SpinLock lock;               // guards what follows; never held while anything else is called
-  std::size_t references = 1;  // the pool's and each lease's
+  SpinLock lock;               // guards the following members; nothing foreign is called while it is held
+  std::size_t references = 1;  // the pool's own and one for each lease
   std::vector<Stream> streams;
-  // The streams that are back, oldest first, in a ring with room for all of them.
+  // The streams that are not leased, in the order of their return, in a ring with room for all streams.
   std::vector<StreamRef> ring;
   std::size_t first = 0;
   std::size_t waiting = 0;
@@ -38,7 +39,7 @@ constexpr const char* acquire_operation = "lease a stream";
   return place < pool.ring.size() ? place : place - pool.ring.size();
 }
 
-/// Adds a stream, at the end of the ring or (`lease`) handed out at once.
+/// Adds a stream to the end of the ring, or (`lease`) hands it out at once.
 StreamRef add_stream(StreamPoolState& pool, bool lease) {
   const std::lock_guard growing{pool.growing};
   if (pool.streams.size() >= pool.options.max) {
@@ -48,7 +49,7 @@ StreamRef add_stream(StreamPoolState& pool, bool lease) {
   }
   Stream stream{pool.device, pool.options.stream};
   const StreamRef view = stream;
-  // Room is made outside the spin lock; only `growing` may change the sizes, so a reader of the old ring is not disturbed.
+  // The memory is allocated outside the spin lock. Only the holder of `growing` changes the sizes, so they stay as they are until then.
   std::vector<Stream> streams;
   std::vector<StreamRef> ring(pool.streams.size() + 1, view);
   streams.reserve(pool.streams.size() + 1);
@@ -68,23 +69,40 @@ StreamRef add_stream(StreamPoolState& pool, bool lease) {
   return view;
 }
 
+/// Calls `first` under the lock. Deletes the pool with its last reference.
+template <class F>
+void remove_reference(StreamPoolState* pool, F first) noexcept {
+  pool->lock.lock();
+  first();
+  const bool is_last = --pool->references == 0;
+  pool->lock.unlock();
+  if (is_last) delete pool;
+}
+
+/// Leases the stream that was returned first; nothing if all are leased.
+[[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) noexcept {
+  const std::lock_guard lock{pool.lock};
+  if (pool.waiting == 0) [[unlikely]]
+    return std::nullopt;
+  const StreamRef oldest = pool.ring[pool.first];
+  pool.first = wrapped(pool, pool.first + 1);
+  --pool.waiting;
+  ++pool.references;
+  return oldest;
+}
+
 }  // namespace
 
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
-  if (is_forked_child()) return;  // the pool is left as it is: another thread may have held its lock
-  pool->lock.lock();
-  pool->ring[wrapped(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
-  const bool last = --pool->references == 0;
-  pool->lock.unlock();
-  if (last) delete pool;
+  if (is_forked_child()) return;  // the pool is leaked: another thread may have held its lock
+  remove_reference(pool, [&] {
+    pool->ring[wrapped(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+  });
 }
 
 void drop_stream_pool(StreamPoolState* pool) noexcept {
   if (is_forked_child()) return;
-  pool->lock.lock();
-  const bool last = --pool->references == 0;
-  pool->lock.unlock();
-  if (last) delete pool;
+  remove_reference(pool, [] {});
 }
 
 }  // namespace detail
@@ -101,19 +119,8 @@ StreamPool::StreamPool(Device device, StreamPoolOptions options) {
 StreamLease StreamPool::acquire() {
   detail::refuse_in_child(detail::acquire_operation);
   detail::StreamPoolState& pool = state();
-  StreamRef stream = [&] {
-    {
-      const std::lock_guard lock{pool.lock};
-      if (pool.waiting > 0) [[likely]] {
-        const StreamRef oldest = pool.ring[pool.first];
-        pool.first = detail::wrapped(pool, pool.first + 1);
-        --pool.waiting;
-        ++pool.references;
-        return oldest;
-      }
-    }
-    return detail::add_stream(pool, true);
-  }();
+  const std::optional<StreamRef> idle = detail::try_acquire(pool);
+  const StreamRef stream = idle ? *idle : detail::add_stream(pool, true);
   return {stream, detail::Access::slot(stream), &pool};
 }
 

@@ -15,14 +15,14 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-// Slots are never given back to the heap: a stale view may still look.
+// Slots are never given back to the heap: a stale view may still read its slot.
 struct SlotBatch {
   std::array<Slot, 32> slots{};
   SlotBatch* next = nullptr;
 };
 
-/// The slots that rest, each in one place; the oldest makes room for the newest, so that foreign handles, which end without our notice,
-/// do not pile up.
+/// The slots that rest, each in one place. The newest replaces the oldest, so that handles which other code destroys, unseen by the
+/// library, do not pile up.
 struct RestingPlaces {
   struct Place {
     Slot* slot;
@@ -32,7 +32,7 @@ struct RestingPlaces {
   std::uint64_t next_ticket = 0;
 };
 
-constinit SpinLock slots_lock;  // guards what follows, and parts of each slot; never held while anything else is called
+constinit SpinLock slots_lock;  // guards the following variables and parts of each slot; nothing foreign is called while it is held
 constinit std::uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
 constinit Slot* free_list = nullptr;
@@ -41,7 +41,7 @@ constinit RestingPlaces resting;
 
 thread_local constinit char thread_mark = 0;
 
-// The functions in this part require: the caller holds the lock.
+// Requires, for each function of this namespace: the lock is held.
 
 void make_live(Slot& slot) noexcept {
   const std::uint64_t id = next_id++;
@@ -67,7 +67,7 @@ void make_free(Slot& slot) noexcept {
   slot.next_free = std::exchange(free_list, &slot);
 }
 
-/// Slots that become free once the lock is released, since destroying an exception that one of them keeps may call anything.
+/// Slots that become free once the lock is released: one may keep an exception, whose destructor may call anything.
 class Forgotten {
  public:
   Forgotten() = default;
@@ -82,7 +82,7 @@ class Forgotten {
   Slot* first_ = nullptr;
 };
 
-/// From now on the slot is not found by its handle.
+/// Removes a slot from the table, so that it is no longer found by its handle.
 void unlist(Slot& slot, Forgotten& forgotten) noexcept {
   table.erase(slot);
   if (slot.state != SlotState::resting) return;
@@ -109,7 +109,7 @@ void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
   make_live(slot);
 }
 
-/// Moves what earlier slots of the handle keep to the one that is live now.
+/// Moves an exception that an earlier slot of the handle keeps to the slot that is live now.
 void inherit_failure(Slot& heir) noexcept {
   table.for_each(heir.handle, [&](Slot& each) {
     if (&each != &heir && each.failure != nullptr && heir.failure == nullptr) put_failure(heir, take_failure(each), each.failure_label);
@@ -120,13 +120,14 @@ struct FoundSlots {
   Slot* live = nullptr;
   Slot* resting = nullptr;
 };
-/// A slot of another device or kind has a handle of a native stream that was destroyed without our notice: it is forgotten.
+/// Finds the slots of a handle. A slot of another device or kind belongs to an earlier native stream, which other code destroyed: it is
+/// removed.
 [[nodiscard]] FoundSlots find_slots(const NativeStream& stream, Forgotten& forgotten) noexcept {
   FoundSlots found;
   table.for_each(stream.handle, [&](Slot& each) {
-    // A live slot without an id lost its last Stream while the process exits.
-    const bool has_ended = each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
-    if (has_ended || each.device != stream.device || each.blocking != stream.blocking)
+    // A live slot without an id lost its last Stream while the process was exiting.
+    const bool is_over = each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
+    if (is_over || each.device != stream.device || each.blocking != stream.blocking)
       unlist(each, forgotten);
     else if (each.state == SlotState::live)
       found.live = &each;
@@ -223,10 +224,10 @@ void finish_slot(Slot& slot) noexcept {
   if (const native::event event = std::exchange(slot.wait_event, {})) return_event(event, slot.device, {});
   slot.is_default = false;
   slot.idle_at_end = false;
-  slot.attachments.store(nullptr, std::memory_order_relaxed);  // where they could not be destroyed, they are left
+  slot.attachments.store(nullptr, std::memory_order_relaxed);  // attachments that could not be destroyed are leaked
   if (const native::event mark = std::exchange(slot.mark, {})) return_event(mark, slot.device, {});
-  slot.mark_wanted.store(false, std::memory_order_relaxed);
-  slot.marks = slot.marks_passed = 0;
+  slot.mark_requested.store(false, std::memory_order_relaxed);
+  slot.marks = slot.marks_complete = 0;
   slot.thread = nullptr;
   slot.name[0] = '\0';
   std::exception_ptr dropped;

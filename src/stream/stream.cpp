@@ -11,7 +11,7 @@
 #include "stream/idle.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_device.hpp"
+#include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
 
 #include <runnel/event.hpp>
@@ -23,15 +23,36 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-[[nodiscard]] bool poll(Slot& slot, const char* operation) {
-  const StreamDevice on{slot, operation};
-  if (!has_finished(slot, operation)) return false;
-  if (slot.mark_wanted.load(std::memory_order_relaxed)) [[unlikely]]
-    pass_mark(slot);
+[[nodiscard]] bool poll(const StreamCall& call) {
+  if (!has_finished(call.slot(), call.operation())) return false;
+  complete_requested_mark(call.slot());
   return true;
 }
 
-/// Takes a slot at once, so that nothing can fail once the native stream is there; gives it back unless it was used.
+constexpr const char* waiting = "wait for a stream";
+
+/// While a stream is being captured, the host cannot wait for it. @throws errc::capture
+void refuse_in_capture(const StreamCall& call) {
+  refuse_in_capture(call.slot(), call.operation(), "the stream is being captured: nothing runs before the graph is launched");
+}
+
+/// Waits for the stream, whose device is current only here. Returns the slot.
+Slot& synchronize_slot(StreamRef stream) {
+  const StreamCall call{stream, waiting};
+  refuse_in_capture(call);
+  call.check(backend::stream_synchronize(call.handle()));
+  complete_requested_mark(call.slot());
+  return call.slot();
+}
+
+/// The slot of a stream that the host may wait for.
+Slot& waitable_slot(StreamRef stream) {
+  const StreamCall call{stream, waiting};
+  refuse_in_capture(call);
+  return call.slot();
+}
+
+/// Reserves a slot first, so that nothing can fail once the native stream exists. A slot that was not used is given back.
 class SlotReservation {
  public:
   SlotReservation() : slot_{take_slot()} {}
@@ -67,24 +88,28 @@ Slot* create_stream(Device device, const StreamOptions& options) {
 
 constexpr const char* wrapping = "wrap a native stream";
 
-/// What the runtime says of a handle. @throws errc::invalid_argument for one that cannot be wrapped
+/// The stream's device. Some runtimes cannot say it: then the caller must have named the device.
+int find_device(native::stream handle, std::optional<Device> named) {
+  int device = 0;
+  const backend::status s = backend::stream_device(handle, device);
+  if (s == backend::ok) return device;
+  if (!named || backend::classify(s) != errc::not_supported) throw_status(s, wrapping);
+  backend::forget_error(s);
+  return named->ordinal();
+}
+
+/// What the runtime says of a handle. @throws errc::invalid_argument for a handle that cannot be wrapped
 NativeStream native_stream_of(native::stream handle, std::optional<Device> device) {
-  constexpr const char* operation = wrapping;
   if (handle == nullptr)
-    throw_error(errc::invalid_argument, operation, "the handle is null; for the default stream say device.default_stream()");
+    throw_error(errc::invalid_argument, wrapping, "the handle is null; for the default stream say device.default_stream()");
   if (handle == backend::per_thread_default_stream())
-    throw_error(errc::invalid_argument, operation, "that is the thread's default stream: say StreamRef::per_thread_default(device)");
-  if (device) require_device(device->ordinal(), operation);
-  int actual = 0;
-  const backend::status told = backend::stream_device(handle, actual);
-  if (told != backend::ok && !(device && backend::classify(told) == errc::not_supported)) throw_status(told, operation);
-  if (told != backend::ok)
-    backend::forget_error(told);
-  else if (device && device->ordinal() != actual)
-    throw_error(errc::invalid_argument, operation, "the stream belongs to another device");
+    throw_error(errc::invalid_argument, wrapping, "that is the thread's default stream: say StreamRef::per_thread_default(device)");
+  if (device) require_device(device->ordinal(), wrapping);
+  const int actual = find_device(handle, device);
+  if (device && device->ordinal() != actual) throw_error(errc::invalid_argument, wrapping, "the stream belongs to another device");
   bool blocking = false;
-  check(backend::stream_is_blocking(handle, blocking), operation);
-  return {handle, told == backend::ok ? actual : device->ordinal(), blocking};
+  check(backend::stream_is_blocking(handle, blocking), wrapping);
+  return {handle, actual, blocking};
 }
 
 Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership ownership) {
@@ -97,7 +122,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership
   if (answer == Wrapped::needs_slot) {
     SlotReservation reservation;
     slot = reservation.get();
-    answer = wrap_handle(slot, stream, take);  // which another thread may have wrapped meanwhile
+    answer = wrap_handle(slot, stream, take);  // another thread may have wrapped the handle meanwhile
     if (answer == Wrapped::published) reservation.use();
   }
   if (answer == Wrapped::has_owner)
@@ -110,7 +135,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership
 void drop_stream(SlotReference reference) noexcept {
   count_down(counters.streams);
   Slot& slot = static_cast<Slot&>(*reference.slot());
-  if (release_mode() == Release::never) {  // no lock: this may be a forked child
+  if (release_mode() == Release::never) {  // this may be a forked child, where no lock may be taken
     const bool is_last = slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
     if (reference.is_owner() || is_last) slot.id.store(0, std::memory_order_release);
   } else if (drop_reference(slot, reference.is_owner())) {
@@ -155,7 +180,7 @@ Stream Stream::from_native(native::stream handle, Ownership ownership) {
 
 native::stream Stream::release() {
   detail::refuse_in_child("release a stream");
-  // The slot has no other stream while this object refers to it, so its id is 0 or this stream's.
+  // While this object refers to the slot, the slot serves no other stream: its id is 0 or this stream's.
   if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0) detail::throw_dead_stream(id_);
   const detail::SlotReference held = std::exchange(held_, {});
   const native::stream handle = held.slot()->handle;
@@ -166,74 +191,43 @@ native::stream Stream::release() {
 }
 
 int StreamRef::priority() const {
-  constexpr const char* operation = "ask for a stream's priority";
-  detail::enter(operation);
-  detail::Slot& slot = detail::live_slot(*this);
-  const detail::StreamDevice on{slot, operation};
+  const detail::StreamCall call{*this, "ask for a stream's priority"};
   int priority = 0;
-  detail::check(backend::stream_priority(slot.handle, priority), operation);
+  call.check(backend::stream_priority(call.handle(), priority));
   return priority;
 }
 
 bool StreamRef::is_capturing() const {
-  constexpr const char* operation = "ask whether a stream is being captured";
-  detail::enter(operation);
-  detail::Slot& slot = detail::live_slot(*this);
-  const detail::StreamDevice on{slot, operation};
-  return detail::is_capturing(slot, operation);
+  const detail::StreamCall call{*this, "ask whether a stream is being captured"};
+  return detail::is_capturing(call.slot(), call.operation());
 }
 
-bool StreamRef::query() const {
-  constexpr const char* operation = "ask whether a stream has finished";
-  detail::enter(operation);
-  return detail::poll(detail::live_slot(*this), operation);
-}
-
-namespace {
-constexpr const char* not_in_capture = "the stream is being captured: nothing runs before the graph is launched";
-}  // namespace
+bool StreamRef::query() const { return detail::poll(detail::StreamCall{*this, "ask whether a stream has finished"}); }
 
 void StreamRef::synchronize() const {
-  constexpr const char* operation = "wait for a stream";
-  detail::enter(operation);
-  detail::Slot& slot = detail::live_slot(*this);
-  {
-    const detail::StreamDevice on{slot, operation};
-    detail::refuse_in_capture(slot, operation, not_in_capture);
-    detail::check(backend::stream_synchronize(slot.handle), operation);
-    if (slot.mark_wanted.load(std::memory_order_relaxed)) [[unlikely]]
-      detail::pass_mark(slot);
-  }
+  detail::Slot& slot = detail::synchronize_slot(*this);
   detail::deliver_failure(slot);
 }
 
 bool StreamRef::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
-  constexpr const char* operation = "wait for a stream";
-  detail::enter(operation);
-  detail::Slot& slot = detail::live_slot(*this);
-  {
-    const detail::StreamDevice on{slot, operation};
-    detail::refuse_in_capture(slot, operation, not_in_capture);
-  }
-  if (!detail::poll_until(deadline, [&] { return detail::poll(slot, operation); })) return false;
+  detail::Slot& slot = detail::waitable_slot(*this);
+  if (!detail::poll_until(deadline, [&] { return detail::poll(detail::StreamCall{slot, detail::waiting}); })) return false;
   detail::deliver_failure(slot);
   return true;
 }
 
 namespace {
 
-void wait_for(StreamRef stream, const detail::EventBase& event) {
+void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
   detail::enter(operation);
   detail::Slot& slot = detail::live_slot(stream);
   const native::event handle = detail::recorded_event(event, operation);
-  if (handle == nullptr) return;  // never recorded: complete
-  const detail::StreamDevice on{slot, operation};
-  detail::check(backend::stream_wait_event(slot.handle, handle), operation);
+  if (handle != nullptr) detail::StreamCall{slot, operation}.wait_for(handle);  // an event that was never recorded is complete
 }
 
-/// The event that `wait_stream` records on a stream: the stream's own, or one of the pool while another thread is using that.
-/// Sharing it would be harmless to order but could make a stream wait for more than it was promised.
+/// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one of the pool while another thread uses
+/// the own one. Two threads that shared an event would still get the right order, but a stream could wait for more work than it has to.
 class WaitEvent {
  public:
   WaitEvent(detail::Slot& slot, const char* operation)
@@ -268,8 +262,8 @@ class WaitEvent {
 
 }  // namespace
 
-void StreamRef::wait_event(const Event& event) const { wait_for(*this, event); }
-void StreamRef::wait_event(const TimedEvent& event) const { wait_for(*this, event); }
+void StreamRef::wait_event(const Event& event) const { make_wait(*this, event); }
+void StreamRef::wait_event(const TimedEvent& event) const { make_wait(*this, event); }
 
 void StreamRef::wait_stream(StreamRef other) const {
   constexpr const char* operation = "make a stream wait for another";
@@ -278,12 +272,8 @@ void StreamRef::wait_stream(StreamRef other) const {
   detail::Slot& awaited = detail::live_slot(other);
   if (&waiting == &awaited) return;
   const WaitEvent event{awaited, operation};
-  {
-    const detail::StreamDevice on{awaited, operation};
-    detail::check(backend::event_record(event.get(), awaited.handle), operation);
-  }
-  const detail::StreamDevice on{waiting, operation};
-  detail::check(backend::stream_wait_event(waiting.handle, event.get()), operation);
+  detail::StreamCall{awaited, operation}.record(event.get());
+  detail::StreamCall{waiting, operation}.wait_for(event.get());
 }
 
 Event StreamRef::record_event() const { return Event{*this}; }

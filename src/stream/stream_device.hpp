@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A stream's device, current for the runtime calls of a scope, if the handle needs it: only the default streams' handles mean
-/// "of the current device"; every other call takes the stream whichever device is current, and saves two runtime calls. A thread's default
-/// stream also means "of the calling thread", so another thread's is refused.
+/// Makes a stream's device current for a scope, where the stream's handle needs that.
 #pragma once
 
 #include "device/scoped_device.hpp"
@@ -13,6 +11,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+/// A thread's default stream has a handle that means "of the calling thread": another thread's stream is refused.
 /// @throws errc::invalid_argument
 inline void require_own_thread(const Slot& slot, const char* operation) {
   if (slot.thread != nullptr && slot.thread != this_thread_mark()) [[unlikely]]
@@ -21,6 +20,8 @@ inline void require_own_thread(const Slot& slot, const char* operation) {
         "the stream is another thread's default stream, and its handle would mean this thread's: record an event there, and use that");
 }
 
+/// Only the handles of default streams mean "of the current device". For all other streams this does nothing, which saves two runtime
+/// calls: the runtime takes them whichever device is current.
 class StreamDevice {
  public:
   StreamDevice(const Slot& slot, const char* operation) {

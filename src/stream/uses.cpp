@@ -6,8 +6,10 @@
 #include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
 #include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/idle.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -25,14 +27,13 @@ struct Retired {
   std::size_t uses;
 };
 
-// Never destroyed: memory is given back until the process ends.
 struct Registry {
-  SpinLock lock;  // also guards every slot's memory_uses, and the step from live to gone
+  SpinLock lock;  // also guards every slot's memory_uses and marks, and the end of its id
   std::unordered_map<std::uint64_t, Retired> retired;
 };
 Registry& registry() { return immortal<Registry>(); }
 
-/// From here on the stream is gone for everybody. Its uses keep an open entry, or none where there is no memory for one: lost.
+/// Ends all views of the stream. If it has uses, an open entry stays for them. Without memory for the entry they are lost.
 std::uint64_t begin_retiring(Slot& slot) noexcept {
   const std::lock_guard lock{registry().lock};
   const std::uint64_t id = slot.id.exchange(0, std::memory_order_acq_rel);
@@ -50,6 +51,11 @@ std::uint64_t begin_retiring(Slot& slot) noexcept {
   return registry().retired.count(id) > 0;
 }
 
+void return_if_any(native::event event, int device) noexcept {
+  if (event != nullptr) return_event(event, device, {});
+}
+
+/// Fills the open entry of a stream that ended.
 void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   {
     const std::lock_guard lock{registry().lock};
@@ -59,19 +65,16 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
       return;
     }
   }
-  if (remainder.event != nullptr) return_event(remainder.event, device, {});  // the last use ended meanwhile
+  return_if_any(remainder.event, device);  // the last use ended meanwhile
 }
 
-/// In a capture an event would mark a node of the graph, and asking for it would break the capture off.
-[[nodiscard]] bool may_record(const Slot& slot) noexcept {
-  bool capturing = false;
-  return succeeded_or_forget(backend::stream_is_capturing(slot.handle, capturing)) && !capturing;
-}
+/// In a capture an event would mark a node of the graph, and a query of it would break the capture off.
+[[nodiscard]] bool can_record(const Slot& slot) noexcept { return capture_state(slot.handle) == CaptureState::none; }
 
 [[nodiscard]] native::event record_on(const Slot& slot, InCapture in_capture) noexcept {
   std::optional<ScopedDevice> on;
   if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
-  if (in_capture == InCapture::never && !may_record(slot)) return {};
+  if (in_capture == InCapture::never && !can_record(slot)) return {};
   native::event event{};
   try {
     event = take_event(slot.device, {}, "mark the end of a stream's use of memory");
@@ -83,18 +86,16 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   return {};
 }
 
-[[nodiscard]] bool is_passed(native::event event) noexcept { return succeeded_or_forget(backend::event_query(event)); }
-
-[[nodiscard]] Remainder end_of(const Slot& slot) noexcept {
-  if (slot.idle_at_end) return {Remainder::State::passed, {}};
+[[nodiscard]] Remainder record_end(const Slot& slot) noexcept {
+  if (slot.idle_at_end) return {Remainder::State::complete, {}};
   const native::event event = record_on(slot, InCapture::never);
   return {event != nullptr ? Remainder::State::recorded : Remainder::State::lost, event};
 }
 
-/// Leaves a host function that does nothing behind the work of a thread's default stream. Without one, CUDA's own handler of the thread's
-/// end hangs where work is ahead and the stream has allocated memory, or waited for one that has: see docs/decisions.md.
+/// Enqueues a host function that does nothing behind the unfinished work of a thread's default stream. Without it, CUDA's own handler of
+/// the thread's end hangs if the stream has allocated memory, or waited for a stream that has: see docs/decisions.md.
 void let_thread_end(const Slot& slot) noexcept {
-  if (!may_record(slot)) return;
+  if (!can_record(slot)) return;
   const RelaxedCapture relaxed;
   backend::status s = backend::stream_query(slot.handle);
   if (backend::is_not_ready(s)) {
@@ -112,6 +113,32 @@ void destroy_attachments(Slot& slot) noexcept {
     each->destroy(each);
     each = next;
   }
+}
+
+/// A runtime that loses a device may forget the functions that wait in its streams. `s` is why destroying a stream failed.
+void discard_if_forgotten(backend::status s, int device) noexcept {
+  backend::forget_error(s);
+  if (backend::classify(s) != errc::device_lost || !backend::forgets_host_functions()) return;
+  // A second question: after an error that is reported only once, the functions are still in their streams.
+  const backend::status again = backend::stream_query(backend::default_stream());
+  if (again == backend::ok) return;
+  backend::forget_error(again);
+  if (backend::classify(again) == errc::device_lost) discard_host_functions(device);
+}
+
+/// The later part of retire_slot().
+void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
+  while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // another thread holds it for a runtime call or two
+  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_end(slot), slot.device);
+  const ScopedDevice on{slot.device, ScopedDevice::no_throw};
+  if (slot.thread == this_thread_mark()) let_thread_end(slot);
+  destroy_attachments(slot);
+  const native::stream handle = slot.handle;
+  const bool owned = slot.owned;
+  const int device = slot.device;
+  finish_slot(slot);
+  if (!owned) return;
+  if (const backend::status s = backend::stream_destroy(handle); s != backend::ok) discard_if_forgotten(s, device);
 }
 
 }  // namespace
@@ -136,7 +163,7 @@ void end_use(StreamUse use) noexcept {
     last = found->second;
     registry().retired.erase(found);
   }
-  if (last.remainder.event != nullptr) return_event(last.remainder.event, last.device, {});
+  return_if_any(last.remainder.event, last.device);
 }
 
 HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
@@ -149,33 +176,33 @@ HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
 
 native::event HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
 
-std::uint64_t want_mark(StreamUse use) noexcept {
+std::uint64_t request_mark(StreamUse use) noexcept {
   const std::lock_guard lock{registry().lock};
-  if (use.slot->id.load(std::memory_order_relaxed) == use.id) use.slot->mark_wanted.store(true, std::memory_order_relaxed);
+  if (use.slot->id.load(std::memory_order_relaxed) == use.id) use.slot->mark_requested.store(true, std::memory_order_relaxed);
   return use.slot->marks + 1;
 }
 
-bool has_passed_mark(StreamUse use, std::uint64_t number) noexcept {
+bool is_mark_complete(StreamUse use, std::uint64_t number) noexcept {
   const HeldStream held{use};
   if (!held) return false;
   native::event mark{};
-  std::uint64_t made = 0;
+  std::uint64_t last = 0;
   {
     const std::lock_guard lock{registry().lock};
-    if (use.slot->marks_passed >= number) return true;
+    if (use.slot->marks_complete >= number) return true;
     mark = use.slot->mark;
-    made = use.slot->marks;
+    last = use.slot->marks;
   }
-  if (made < number || !is_passed(mark)) return false;
+  if (last < number || !has_happened(mark)) return false;
   const std::lock_guard lock{registry().lock};
-  use.slot->marks_passed = std::max(use.slot->marks_passed, made);
+  use.slot->marks_complete = std::max(use.slot->marks_complete, last);
   return true;
 }
 
-void make_mark(Slot& slot) noexcept {
+void record_mark(Slot& slot) noexcept {
   const RelaxedCapture relaxed;
-  // Only this thread makes marks. While the last one has not been passed, the next one is still wanted, and made later.
-  if (!has_passed_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks)) return;
+  // Only this thread records marks. While the last mark is not complete, the next one stays requested, and is recorded later.
+  if (!is_mark_complete({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks)) return;
   const native::event mark = record_on(slot, InCapture::never);
   if (mark == nullptr) return;
   native::event old{};
@@ -183,14 +210,15 @@ void make_mark(Slot& slot) noexcept {
     const std::lock_guard lock{registry().lock};
     old = std::exchange(slot.mark, mark);
     ++slot.marks;
-    slot.mark_wanted.store(false, std::memory_order_relaxed);
+    slot.mark_requested.store(false, std::memory_order_relaxed);
   }
-  if (old != nullptr) return_event(old, slot.device, {});
+  return_if_any(old, slot.device);
 }
-void pass_mark(Slot& slot) noexcept {
+
+void complete_mark(Slot& slot) noexcept {
   const std::lock_guard lock{registry().lock};
-  slot.marks_passed = ++slot.marks;
-  slot.mark_wanted.store(false, std::memory_order_relaxed);
+  slot.marks_complete = ++slot.marks;
+  slot.mark_requested.store(false, std::memory_order_relaxed);
 }
 
 Remainder remainder_of(StreamUse use) noexcept {
@@ -202,45 +230,24 @@ Remainder remainder_of(StreamUse use) noexcept {
 Remainder::State poll_remainder(StreamUse use) noexcept {
   const Remainder found = remainder_of(use);
   if (found.state != Remainder::State::recorded) return found.state;
-  if (!is_passed(found.event)) return Remainder::State::recorded;
+  if (!has_happened(found.event)) return Remainder::State::recorded;
   const std::lock_guard lock{registry().lock};
   const auto entry = registry().retired.find(use.id);
-  if (entry != registry().retired.end()) entry->second.remainder.state = Remainder::State::passed;
-  return Remainder::State::passed;
+  if (entry != registry().retired.end()) entry->second.remainder.state = Remainder::State::complete;
+  return Remainder::State::complete;
 }
 
 void retire_slot(Slot* slot) noexcept {
   const Release mode = release_mode();
-  if (mode == Release::never) return slot->id.store(0, std::memory_order_release);  // no lock: this may be a forked child
+  // This may be a forked child, where no lock may be taken.
+  if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
-  // A stream of other code may be destroyed before the postponed part is done.
+  // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
   if (mode == Release::later && !slot->owned) close(id, {Remainder::State::lost, {}}, slot->device);
   if (mode == Release::now)
     finish_retiring(*slot, id);
   else
     postpone({[](const Postponed& item) noexcept { finish_retiring(*static_cast<Slot*>(item.handle), item.id); }, slot, slot->device, id});
-}
-
-void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
-  while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // for a runtime call or two
-  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, end_of(slot), slot.device);
-  const ScopedDevice on{slot.device, ScopedDevice::no_throw};
-  if (slot.thread == this_thread_mark()) let_thread_end(slot);
-  destroy_attachments(slot);
-  const native::stream handle = slot.handle;
-  const bool owned = slot.owned;
-  const int device = slot.device;
-  finish_slot(slot);
-  if (!owned) return;
-  if (const backend::status s = backend::stream_destroy(handle); s != backend::ok) {
-    backend::forget_error(s);
-    if (backend::classify(s) != errc::device_lost || !backend::forgets_host_functions()) return;
-    // Asked again: an error that comes up once leaves the functions in their streams.
-    const backend::status again = backend::stream_query(backend::default_stream());
-    if (again == backend::ok) return;
-    backend::forget_error(again);
-    if (backend::classify(again) == errc::device_lost) discard_host_functions(device);
-  }
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

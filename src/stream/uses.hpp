@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which streams may still be at work on a piece of memory, also after they are gone. A use costs no runtime call; it is turned into an
-/// event when the memory is given back, or when the stream ends, whichever comes first: a stream that ends while memory counts a use of
+/// Which streams may still work on a piece of memory, also after these streams ended. Counting a use makes no runtime call. The use becomes
+/// an event when the memory is given back or when the stream ends, whichever comes first: a stream that ends while memory counts a use of
 /// it leaves one event behind, recorded after its last work.
 #pragma once
 
@@ -19,68 +19,74 @@ struct StreamUse {
   friend bool operator==(const StreamUse&, const StreamUse&) noexcept = default;
 };
 
-/// Counts a use; false if the stream is gone. Each one needs its end_use().
+/// Counts a use; false if the stream has ended. Each counted use needs its end_use().
 [[nodiscard]] bool begin_use(StreamUse use) noexcept;
 void end_use(StreamUse use) noexcept;
 
-/// Whether an event may be recorded on a stream that is being captured: only one that nobody asks about, other streams of the capture
-/// apart.
+/// Whether an event may be recorded on a stream that is being captured. `allowed` is only for an event that the host never queries;
+/// streams of the same capture may wait for it.
 enum class InCapture { never, allowed };
 
-/// Keeps a stream's handle from being destroyed, by whichever thread, during some runtime calls.
+/// Keeps every thread from destroying a stream's handle, for the time of some runtime calls.
 class HeldStream {
  public:
   enum class Use { stays, ends };
-  /// `ends`: if the stream is still there, this does what end_use() would.
+  /// `ends`: if the stream has not ended, this does what end_use() would.
   explicit HeldStream(StreamUse use, Use then = Use::stays) noexcept;
   HeldStream(const HeldStream&) = delete;
   HeldStream& operator=(const HeldStream&) = delete;
   ~HeldStream() {
     if (slot_ != nullptr) slot_->held.fetch_sub(1, std::memory_order_release);
   }
-  /// False if the stream was gone already.
+  /// False if the stream had ended already.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
-  /// Another thread's own default stream has no handle here: nothing can be recorded on it.
+  /// False for another thread's own default stream: its handle means something else here, so that nothing can be recorded on it.
   [[nodiscard]] bool is_reachable() const noexcept { return slot_->thread == nullptr || slot_->thread == this_thread_mark(); }
   [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
   [[nodiscard]] int device() const noexcept { return slot_->device; }
   [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
-  /// An event of the pool that marks all its work so far; null where there was none to get or it could not be recorded.
+  /// An event of the pool that marks all the stream's work so far; null if there was no event or it could not be recorded.
   [[nodiscard]] native::event record(InCapture in_capture) const noexcept;
 
  private:
   Slot* slot_;
 };
 
-// Only its own thread can record on a thread's default stream. Another thread that has to know when the stream has passed its present work
-// asks for a mark; the stream's thread makes it the next time that it uses pinned memory or waits for the stream.
-/// Asks for a mark behind the present work; returns its number.
-[[nodiscard]] std::uint64_t want_mark(StreamUse use) noexcept;
-/// Whether the stream has passed that mark; false also if it was not made yet.
-[[nodiscard]] bool has_passed_mark(StreamUse use, std::uint64_t number) noexcept;
+// Only its own thread can record on a thread's default stream. Another thread that has to know when the stream's present work is complete
+// requests a mark. The stream's thread records it the next time that it uses pinned memory or waits for the stream.
+/// Requests a mark behind the present work; returns its number.
+[[nodiscard]] std::uint64_t request_mark(StreamUse use) noexcept;
+/// Whether the work before that mark is complete; false also while the mark is not recorded yet.
+[[nodiscard]] bool is_mark_complete(StreamUse use, std::uint64_t number) noexcept;
 /// Requires: the stream's own thread calls, and the stream's device is current.
-void make_mark(Slot& slot) noexcept;
-/// All work of the stream so far has finished. Requires: the stream's own thread calls.
-void pass_mark(Slot& slot) noexcept;
+void record_mark(Slot& slot) noexcept;
+/// Makes a mark without an event: all work of the stream so far is complete. Requires: the stream's own thread calls.
+void complete_mark(Slot& slot) noexcept;
 
-/// What a stream that ended left behind for a use of it.
+[[nodiscard]] inline bool is_mark_requested(const Slot& slot) noexcept { return slot.mark_requested.load(std::memory_order_relaxed); }
+/// As complete_mark(), if another thread has requested a mark.
+inline void complete_requested_mark(Slot& slot) noexcept {
+  if (is_mark_requested(slot)) [[unlikely]]
+    complete_mark(slot);
+}
+
+/// What a stream that ended left behind for its uses.
 struct Remainder {
   enum class State {
-    open,      ///< it is about to record its event
-    recorded,  ///< `event` marks its end; valid until end_use()
-    passed,    ///< it has finished
-    lost,      ///< nothing could be recorded, so nobody will know when it finishes
+    open,      ///< the stream is about to record its event
+    recorded,  ///< `event` marks the stream's end; valid until end_use()
+    complete,  ///< the stream's work is complete
+    lost,      ///< nothing could be recorded, so that it will never be known when the stream's work is complete
   } state;
   native::event event{};
 };
 [[nodiscard]] Remainder remainder_of(StreamUse use) noexcept;
-/// Asks the runtime whether the event has happened, and remembers it.
+/// Queries the event of a remainder, and notes the answer.
 [[nodiscard]] Remainder::State poll_remainder(StreamUse use) noexcept;
 
-/// Ends all views of a slot, leaves events for the uses of its stream, destroys what is attached, destroys the stream if the slot owns
-/// it, frees the slot. In a host function all but the first wait until a thread outside comes by.
+/// Ends all views of a slot, leaves an event for the uses of its stream, destroys the attachments, destroys the stream if the slot owns it,
+/// and frees the slot. Inside a host function only the first step is done at once; the later steps are queued for the next call from
+/// another thread.
 void retire_slot(Slot* slot) noexcept;
-/// The later part of it.
-void finish_retiring(Slot& slot, std::uint64_t id) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How every operation on a stream reaches the runtime.
+#pragma once
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "stream/slots.hpp"
+#include "stream/stream_device.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// One operation on a stream: the runtime may be called, the stream is live, and its device is current for as long as this object lives,
+/// if the handle needs that. It knows the operation's text, which goes into every exception.
+class StreamCall {
+ public:
+  /// `operation` must be a literal, as in "wait for a stream".
+  StreamCall(StreamRef stream, const char* operation) : StreamCall{enter_and_find(stream, operation), operation} {}
+  /// Requires: enter() was called, and the slot is live.
+  StreamCall(Slot& slot, const char* operation) : operation_{operation}, slot_{slot}, device_{slot, operation} {}
+
+  [[nodiscard]] const char* operation() const noexcept { return operation_; }
+  [[nodiscard]] Slot& slot() const noexcept { return slot_; }
+  [[nodiscard]] native::stream handle() const noexcept { return slot_.handle; }
+  /// @throws what the runtime says, if it refused
+  void check(backend::status status) const { detail::check(status, operation_); }
+
+  void record(native::event event) const { check(backend::event_record(event, handle())); }
+  void wait_for(native::event event) const { check(backend::stream_wait_event(handle(), event)); }
+
+ private:
+  [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {
+    enter(operation);
+    return live_slot(stream);
+  }
+
+  const char* operation_;
+  Slot& slot_;
+  StreamDevice device_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

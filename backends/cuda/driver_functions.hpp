@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What only the CUDA driver can do. The library does not link it: the runtime is asked for each function's address.
+/// The functions that only the CUDA driver has. The library does not link the driver, but asks the runtime for each function's address.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Success and null for a function that this driver does not have.
+/// Finds a driver function. If this driver does not have it: success and null.
 template <class Function>
 cudaError_t find_in_driver(Function*& function, const char* name) noexcept {
   void* address = nullptr;
@@ -26,7 +26,7 @@ cudaError_t find_in_driver(Function*& function, const char* name) noexcept {
 #endif
   function = e == cudaSuccess ? reinterpret_cast<Function*>(address) : nullptr;
   if (e != cudaErrorSymbolNotFound) return e;
-  static_cast<void>(cudaGetLastError());  // some versions answer so
+  static_cast<void>(cudaGetLastError());  // some versions report a missing function as an error
   return cudaSuccess;
 }
 
@@ -41,7 +41,7 @@ class DriverFunction {
     int result = cudaErrorDeviceUninitialized;
     if (function != nullptr) result = function(arguments...);
     if (result != cudaErrorDeviceUninitialized) return static_cast<cudaError_t>(result);
-    // The first time in this process, or in this thread: no driver function makes the device's context current, cudaSetDevice does.
+    // This is the first call in this process, or in this thread. Driver functions need a current context, which cudaSetDevice makes.
     int device = 0;
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaSetDevice(device);
@@ -62,7 +62,7 @@ class DriverFunction {
 using device_address = unsigned long long;
 inline device_address address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-// The runtime fills by bytes only.
+// The runtime can fill with bytes only.
 inline constinit DriverFunction<device_address, unsigned short, std::size_t, cudaStream_t> driver_fill_16{"cuMemsetD16Async"};
 inline constinit DriverFunction<device_address, unsigned int, std::size_t, cudaStream_t> driver_fill_32{"cuMemsetD32Async"};
 inline cudaError_t cuda_fill_16(void* to, std::uint32_t value, std::size_t count, cudaStream_t stream) noexcept {
@@ -72,7 +72,8 @@ inline cudaError_t cuda_fill_32(void* to, std::uint32_t value, std::size_t count
   return driver_fill_32(address_of(to), value, count, stream);
 }
 
-// Only the driver waits for and writes values. Flags 0: at least, as a cyclic difference; and after a memory barrier.
+// Only the driver waits for values and writes them. Flags 0 mean: wait for at least the value, as a cyclic difference; write after a memory
+// barrier.
 inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int> driver_wait_value{"cuStreamWaitValue32"};
 inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int> driver_write_value{"cuStreamWriteValue32"};
 inline cudaError_t cuda_wait_value(cudaStream_t stream, std::uint32_t* place, std::uint32_t value) noexcept {
@@ -85,7 +86,7 @@ inline cudaError_t cuda_write_value(cudaStream_t stream, std::uint32_t* place, s
 #if CUDART_VERSION >= 12080
 inline constexpr auto cuda_stream_device = &cudaStreamGetDevice;
 #else
-// Before 12.8 only the driver knows, by way of the stream's context.
+// Before 12.8 only the driver can say it, by the stream's context.
 inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept {
   int (*context_of)(cudaStream_t, void**) = nullptr;
   int (*push)(void*) = nullptr;
@@ -116,14 +117,14 @@ struct BatchAddresses {
 };
 #endif
 
-// One call for many copies came with 12.8, and lost an argument with 13; neither takes the default stream.
+// CUDA 12.8 added one call for many copies, and CUDA 13 removed an argument from it. Neither version takes the default streams.
 inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
                                    cudaStream_t stream) noexcept {
 #if CUDART_VERSION >= 12080
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return cudaErrorNotSupported;
   cudaMemcpyAttributes attributes{};
   attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-  std::size_t first = 0;  // of the copies that the attributes are for: all
+  std::size_t first = 0;  // the attributes apply from the first copy on
 #if CUDART_VERSION >= 13000
   return cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream);
 #else

@@ -38,7 +38,7 @@ inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProc
 inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
 inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
 inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables = cudaDevAttrPageableMemoryAccessUsesHostPageTables;
-// The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS; the runtime passes the number on, but has no name for it.
+// The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: the runtime accepts the number, but has no name for it.
 inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);
 inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
 inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
@@ -90,7 +90,7 @@ inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
 inline constexpr bool values_in_pinned_memory = true;
 inline constexpr auto stream_wait_value = &cuda_wait_value;
 inline constexpr auto stream_write_value = &cuda_write_value;
-#if __has_include(<nvtx3/nvToolsExtCudaRt.h>)  // the profiler's header; it costs a call through a null pointer where none is attached
+#if __has_include(<nvtx3/nvToolsExtCudaRt.h>)  // the profiler's header; without a profiler a call of it does nothing
 inline void name_stream(native::stream stream, const char* name) noexcept { nvtxNameCudaStreamA(stream, name); }
 inline void push_range(const char* name) noexcept { nvtxRangePushA(name); }
 inline void pop_range() noexcept { nvtxRangePop(); }

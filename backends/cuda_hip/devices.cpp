@@ -10,7 +10,7 @@
 namespace runnel::inline RUNNEL_ABI::backend {
 namespace {
 
-// No runtime tells how many queues streams share; each reads the number from its own environment variable.
+// No runtime has a call for the number of queues that streams share. Each reads the number from its own environment variable.
 int hardware_queues() noexcept {
   const char* const text = std::getenv(rt::hardware_queues_variable);
   int value = 0;
@@ -22,7 +22,7 @@ rt::attribute native_attribute(Attribute attribute) noexcept {
   switch (attribute) {
     case Attribute::async_engine_count:
       return rt::attribute_async_engine_count;
-    case Attribute::hardware_queues:  // asked too, so that a device that is not there is told
+    case Attribute::hardware_queues:  // the runtime is asked for another attribute, so that it refuses a device that does not exist
     case Attribute::multiprocessor_count:
       return rt::attribute_multiprocessor_count;
     case Attribute::can_map_host_memory:
@@ -39,7 +39,7 @@ rt::attribute native_attribute(Attribute attribute) noexcept {
   return rt::attribute_multiprocessor_count;
 }
 
-// Clears the error that says "it is so already", and only if the call just made left it.
+// Turns the error "it is so already" into success, and clears it.
 status accept(status s, status harmless) noexcept {
   if (s != harmless) return s;
   forget_error(s);
@@ -50,7 +50,7 @@ status accept(status s, status harmless) noexcept {
 
 status device_count(int& count) noexcept {
   const status s = rt::get_device_count(&count);
-  if (s != ok) count = 0;  // the CUDA runtime leaves the output as it was where there is no driver
+  if (s != ok) count = 0;  // without a driver, the CUDA runtime leaves the output as it was
   return s;
 }
 
@@ -71,7 +71,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
 status memory_info(std::size_t& free, std::size_t& total) noexcept { return rt::memory_get_info(&free, &total); }
 
 status priority_range(int& least, int& greatest) noexcept {
-  least = greatest = 0;  // where unsupported, HIP's documentation says, the call succeeds and need not set them
+  least = greatest = 0;  // HIP's documentation: without support for priorities, the call succeeds and need not set them
   return rt::get_stream_priority_range(&least, &greatest);
 }
 

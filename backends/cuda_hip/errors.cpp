@@ -1,175 +1,185 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/backend.hpp>
 
+#include <algorithm>
+#include <array>
+
 #include "runtime.hpp"
 
 namespace runnel::inline RUNNEL_ABI::backend {
 
+namespace {
+
+struct Row {
+  status number;
+  errc code;
+};
+
 // By number: HIP took CUDA's numbers over (and later some of its names), but each version of either header knows only a part of them,
-// and a library must be able to name what a newer runtime answers.
-errc classify(status s) noexcept {
-  switch (s) {
-    case 3:    // the driver could not be initialised
-    case 34:   // a stub library in place of the driver
-    case 35:   // no driver at all; also a driver older than the runtime, told apart by driver_version
-    case 46:   // busy, or in exclusive or prohibited mode
-    case 100:  // no device
-    case 102:  // not licensed
-    case 127:  // the driver failed to start
-    case 216:  // in use by another thread, in exclusive mode
-    case 802:  // the fabric is not up yet
-    case 805:  // MPS: connection failed
-    case 806:  // MPS: call failed
-    case 807:  // MPS: server not ready
-    case 808:  // MPS: too many clients
-    case 809:  // MPS: too many connections
-      return errc::no_device;
+// and a library must be able to name what a newer runtime answers. 304 (operating system), 909 (timeout) and 999 (unknown) are left out:
+// nothing portable follows from them.
+constexpr std::array<Row, 132> rows{{
+    {3, errc::no_device},    // the driver could not be initialised
+    {34, errc::no_device},   // a stub library in place of the driver
+    {35, errc::no_device},   // no driver at all; also a driver older than the runtime, told apart by driver_version
+    {46, errc::no_device},   // busy, or in exclusive or prohibited mode
+    {100, errc::no_device},  // no device
+    {102, errc::no_device},  // not licensed
+    {127, errc::no_device},  // the driver failed to start
+    {216, errc::no_device},  // in use by another thread, in exclusive mode
+    {802, errc::no_device},  // the fabric is not up yet
+    {805, errc::no_device},  // MPS: connection failed
+    {806, errc::no_device},  // MPS: call failed
+    {807, errc::no_device},  // MPS: server not ready
+    {808, errc::no_device},  // MPS: too many clients
+    {809, errc::no_device},  // MPS: too many connections
 
-    case 101:  // no such device
-    case 911:  // a device of another process or driver
-      return errc::invalid_device;
+    {101, errc::invalid_device},  // no such device
+    {911, errc::invalid_device},  // a device of another process or driver
 
-    case 1:    // invalid value
-    case 9:    // launch configuration
-    case 12:   // pitch
-    case 13:   // symbol
-    case 16:   // host pointer
-    case 17:   // device pointer
-    case 18:   // texture
-    case 19:   // texture binding
-    case 20:   // channel descriptor
-    case 21:   // copy direction
-    case 22:   // address of a constant
-    case 23:   // texture fetch
-    case 24:   // texture not bound
-    case 25:   // synchronisation
-    case 26:   // filter
-    case 27:   // normalisation
-    case 37:   // surface
-    case 43:   // variable of the same name
-    case 44:   // texture of the same name
-    case 45:   // surface of the same name
-    case 52:   // no configuration for a launch
-    case 65:   // launch depth
-    case 66:   // texture of a file's scope
-    case 67:   // surface of a file's scope
-    case 68:   // synchronisation depth
-    case 98:   // no such kernel
-    case 200:  // kernel image
-    case 207:  // array is mapped
-    case 208:  // already mapped
-    case 210:  // already acquired
-    case 211:  // not mapped
-    case 212:  // not mapped as an array
-    case 213:  // not mapped as a pointer
-    case 218:  // PTX; in HIP a kernel file
-    case 219:  // graphics context
-    case 300:  // source
-    case 301:  // file not found
-    case 302:  // symbol of a shared object
-    case 303:  // shared object
-    case 500:  // symbol not found
-    case 703:  // launch with an incompatible texture mode
-    case 712:  // host memory registered already
-    case 713:  // host memory not registered
-    case 720:  // cooperative launch too large
-    case 910:  // graph update
-    case 912:  // cluster size
-    case 914:  // type of a resource
-    case 915:  // configuration of a resource
-      return errc::invalid_argument;
+    {1, errc::invalid_argument},    // invalid value
+    {9, errc::invalid_argument},    // launch configuration
+    {12, errc::invalid_argument},   // pitch
+    {13, errc::invalid_argument},   // symbol
+    {16, errc::invalid_argument},   // host pointer
+    {17, errc::invalid_argument},   // device pointer
+    {18, errc::invalid_argument},   // texture
+    {19, errc::invalid_argument},   // texture binding
+    {20, errc::invalid_argument},   // channel descriptor
+    {21, errc::invalid_argument},   // copy direction
+    {22, errc::invalid_argument},   // address of a constant
+    {23, errc::invalid_argument},   // texture fetch
+    {24, errc::invalid_argument},   // texture not bound
+    {25, errc::invalid_argument},   // synchronisation
+    {26, errc::invalid_argument},   // filter
+    {27, errc::invalid_argument},   // normalisation
+    {37, errc::invalid_argument},   // surface
+    {43, errc::invalid_argument},   // variable of the same name
+    {44, errc::invalid_argument},   // texture of the same name
+    {45, errc::invalid_argument},   // surface of the same name
+    {52, errc::invalid_argument},   // no configuration for a launch
+    {65, errc::invalid_argument},   // launch depth
+    {66, errc::invalid_argument},   // texture of a file's scope
+    {67, errc::invalid_argument},   // surface of a file's scope
+    {68, errc::invalid_argument},   // synchronisation depth
+    {98, errc::invalid_argument},   // no such kernel
+    {200, errc::invalid_argument},  // kernel image
+    {207, errc::invalid_argument},  // array is mapped
+    {208, errc::invalid_argument},  // already mapped
+    {210, errc::invalid_argument},  // already acquired
+    {211, errc::invalid_argument},  // not mapped
+    {212, errc::invalid_argument},  // not mapped as an array
+    {213, errc::invalid_argument},  // not mapped as a pointer
+    {218, errc::invalid_argument},  // PTX; in HIP a kernel file
+    {219, errc::invalid_argument},  // graphics context
+    {300, errc::invalid_argument},  // source
+    {301, errc::invalid_argument},  // file not found
+    {302, errc::invalid_argument},  // symbol of a shared object
+    {303, errc::invalid_argument},  // shared object
+    {500, errc::invalid_argument},  // symbol not found
+    {703, errc::invalid_argument},  // launch with an incompatible texture mode
+    {712, errc::invalid_argument},  // host memory registered already
+    {713, errc::invalid_argument},  // host memory not registered
+    {720, errc::invalid_argument},  // cooperative launch too large
+    {910, errc::invalid_argument},  // graph update
+    {912, errc::invalid_argument},  // cluster size
+    {914, errc::invalid_argument},  // type of a resource
+    {915, errc::invalid_argument},  // configuration of a resource
 
-    case 201:  // no context, or one that was destroyed
-    case 202:  // the context is current already (HIP)
-    case 400:  // handle
-    case 401:  // the resource is in the wrong state
-    case 709:  // the context was destroyed
-      return errc::invalid_handle;
+    {201, errc::invalid_handle},  // no context, or one that was destroyed
+    {202, errc::invalid_handle},  // the context is current already (HIP)
+    {400, errc::invalid_handle},  // handle
+    {401, errc::invalid_handle},  // the resource is in the wrong state
+    {709, errc::invalid_handle},  // the context was destroyed
 
-    case 2:     // device or pinned memory
-    case 32:    // value too large
-    case 69:    // too many pending launches
-    case 701:   // registers or other resources of a launch
-    case 711:   // no room for another peer
-    case 1052:  // HSA's memory call failed (HIP)
-      return errc::out_of_memory;
+    {2, errc::out_of_memory},     // device or pinned memory
+    {32, errc::out_of_memory},    // value too large
+    {69, errc::out_of_memory},    // too many pending launches
+    {701, errc::out_of_memory},   // registers or other resources of a launch
+    {711, errc::out_of_memory},   // no room for another peer
+    {1052, errc::out_of_memory},  // HSA's memory call failed (HIP)
 
-    case 4:    // the runtime is being unloaded: the process exits
-    case 5:    // profiler disabled
-    case 6:    // profiler not initialised
-    case 7:    // profiler started already
-    case 8:    // profiler stopped already
-    case 708:  // too late for this setting: the device is active
-    case 800:  // not permitted, as inside a host function
-      return errc::not_permitted;
+    {4, errc::not_permitted},    // the runtime is being unloaded: the process exits
+    {5, errc::not_permitted},    // profiler disabled
+    {6, errc::not_permitted},    // profiler not initialised
+    {7, errc::not_permitted},    // profiler started already
+    {8, errc::not_permitted},    // profiler stopped already
+    {708, errc::not_permitted},  // too late for this setting: the device is active
+    {800, errc::not_permitted},  // not permitted, as inside a host function
 
-    case 28:   // mixed device execution
-    case 31:   // not yet implemented
-    case 49:   // a context of the driver interface that the runtime cannot use
-    case 103:  // software validity
-    case 205:  // buffer object cannot be mapped
-    case 206:  // buffer object cannot be unmapped
-    case 209:  // no kernel image for this device
-    case 215:  // limit
-    case 221:  // compiler not found
-    case 222:  // PTX version
-    case 223:  // compilation disabled
-    case 224:  // execution affinity
-    case 225:  // device side synchronisation
-    case 402:  // a query that would lose information
-    case 801:  // not supported
-    case 811:  // dynamic parallelism
-    case 812:  // dynamic parallelism's version
-    case 913:  // function not loaded
-      return errc::not_supported;
+    {28, errc::not_supported},   // mixed device execution
+    {31, errc::not_supported},   // not yet implemented
+    {49, errc::not_supported},   // a context of the driver interface that the runtime cannot use
+    {103, errc::not_supported},  // software validity
+    {205, errc::not_supported},  // buffer object cannot be mapped
+    {206, errc::not_supported},  // buffer object cannot be unmapped
+    {209, errc::not_supported},  // no kernel image for this device
+    {215, errc::not_supported},  // limit
+    {221, errc::not_supported},  // compiler not found
+    {222, errc::not_supported},  // PTX version
+    {223, errc::not_supported},  // compilation disabled
+    {224, errc::not_supported},  // execution affinity
+    {225, errc::not_supported},  // device side synchronisation
+    {402, errc::not_supported},  // a query that would lose information
+    {801, errc::not_supported},  // not supported
+    {811, errc::not_supported},  // dynamic parallelism
+    {812, errc::not_supported},  // dynamic parallelism's version
+    {913, errc::not_supported},  // function not loaded
 
-    case 600:
-      return errc::not_ready;
+    {600, errc::not_ready},
 
-    case 900:  // not while capturing
-    case 901:  // an earlier error invalidated the capture
-    case 902:  // would merge two captures
-    case 903:  // not captured on this stream
-    case 904:  // forked and not joined
-    case 905:  // would cross the capture's boundary
-    case 906:  // implicit dependency on the legacy stream
-    case 907:  // event of a capture
-    case 908:  // ended on another thread
-      return errc::capture;
+    {900, errc::capture},  // not while capturing
+    {901, errc::capture},  // an earlier error invalidated the capture
+    {902, errc::capture},  // would merge two captures
+    {903, errc::capture},  // not captured on this stream
+    {904, errc::capture},  // forked and not joined
+    {905, errc::capture},  // would cross the capture's boundary
+    {906, errc::capture},  // implicit dependency on the legacy stream
+    {907, errc::capture},  // event of a capture
+    {908, errc::capture},  // ended on another thread
 
-    case 217:  // these two devices cannot
-    case 704:  // enabled already
-    case 705:  // not enabled
-      return errc::peer_access;
+    {217, errc::peer_access},  // these two devices cannot
+    {704, errc::peer_access},  // enabled already
+    {705, errc::peer_access},  // not enabled
 
-    case 36:   // this call needs a newer driver
-    case 803:  // kernel mode and user mode driver differ
-    case 804:  // forward compatibility is not for this device
-      return errc::driver_too_old;
+    {36, errc::driver_too_old},   // this call needs a newer driver
+    {803, errc::driver_too_old},  // kernel mode and user mode driver differ
+    {804, errc::driver_too_old},  // forward compatibility is not for this device
 
     // Sticky: the context is beyond repair, and only a new process helps.
-    case 53:    // an earlier launch failed
-    case 214:   // uncorrectable memory error
-    case 220:   // uncorrectable link error
-    case 226:   // a contained error
-    case 700:   // illegal address
-    case 702:   // launch timed out
-    case 710:   // assert
-    case 714:   // hardware stack
-    case 715:   // illegal instruction
-    case 716:   // misaligned address
-    case 717:   // address space
-    case 718:   // program counter
-    case 719:   // launch failed
-    case 721:   // tensor memory leak
-    case 810:   // MPS: this client was terminated
-    case 1053:  // HSA's call failed (HIP)
-      return errc::device_lost;
+    {53, errc::device_lost},    // an earlier launch failed
+    {214, errc::device_lost},   // uncorrectable memory error
+    {220, errc::device_lost},   // uncorrectable link error
+    {226, errc::device_lost},   // a contained error
+    {700, errc::device_lost},   // illegal address
+    {702, errc::device_lost},   // launch timed out
+    {710, errc::device_lost},   // assert
+    {714, errc::device_lost},   // hardware stack
+    {715, errc::device_lost},   // illegal instruction
+    {716, errc::device_lost},   // misaligned address
+    {717, errc::device_lost},   // address space
+    {718, errc::device_lost},   // program counter
+    {719, errc::device_lost},   // launch failed
+    {721, errc::device_lost},   // tensor memory leak
+    {810, errc::device_lost},   // MPS: this client was terminated
+    {1053, errc::device_lost},  // HSA's call failed (HIP)
+}};
 
-    // 304 (operating system), 909 (timeout) and 999 (unknown) among them: nothing portable follows from those
-    default:
-      return errc::unknown;
-  }
+constexpr bool is_less(const Row& left, const Row& right) noexcept { return left.number < right.number; }
+
+constexpr auto rows_by_number = [] {
+  auto sorted = rows;
+  std::sort(sorted.begin(), sorted.end(), is_less);
+  return sorted;
+}();
+static_assert(std::adjacent_find(rows_by_number.begin(), rows_by_number.end(),
+                                 [](const Row& left, const Row& right) { return left.number == right.number; }) == rows_by_number.end());
+
+}  // namespace
+
+errc classify(status s) noexcept {
+  const auto place = std::lower_bound(rows_by_number.begin(), rows_by_number.end(), Row{s, errc::unknown}, is_less);
+  return place != rows_by_number.end() && place->number == s ? place->code : errc::unknown;
 }
 
 const char* error_name(status s) noexcept { return rt::error_name(static_cast<rt::error>(s)); }

@@ -32,7 +32,7 @@ status stream_device(native::stream stream, int& device) noexcept { return rt::s
 
 status stream_is_capturing(native::stream stream, bool& capturing) noexcept { return rt::stream_is_capturing(stream, &capturing); }
 
-// The waist's numbers are the runtimes'.
+// The waist numbers the modes as the runtimes do.
 static_assert(static_cast<int>(CaptureMode::global) == rt::capture_mode_global);
 static_assert(static_cast<int>(CaptureMode::own_only) == rt::capture_mode_own_only);
 static_assert(static_cast<int>(CaptureMode::relaxed) == rt::capture_mode_relaxed);
@@ -54,7 +54,7 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
   return rt::launch_host_func(stream, function, data);
 }
 
-// CUDA's documentation of cudaLaunchHostFunc: not called in the event of an error in the context.
+// CUDA's documentation of cudaLaunchHostFunc: the function is not called in the event of an error in the context.
 bool forgets_host_functions() noexcept { return true; }
 
 status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {

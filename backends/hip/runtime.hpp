@@ -33,7 +33,7 @@ inline constexpr auto get_last_error = &hipGetLastError;
 
 // Devices
 #ifdef __HIP_PLATFORM_NVIDIA__
-// The header translates a part of the attributes only (5.7: neither copy engines nor stream memory operations): CUDA's own are asked.
+// The header translates only some attributes (5.7: neither copy engines nor stream memory operations), so CUDA's own call is used.
 using attribute = cudaDeviceAttr;
 inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
@@ -74,7 +74,7 @@ inline error device_get_attribute(int* value, attribute which, int device) noexc
 #ifdef __HIP_PLATFORM_NVIDIA__
   return hipCUDAErrorTohipError(cudaDeviceGetAttribute(value, which, device));
 #else
-  // HIP 5 refuses as an invalid value what its header calls "Cuda only" (copy engines among them): that is 0, not an error.
+  // HIP 5 refuses attributes that its header calls "Cuda only", such as copy engines, as an invalid value. Here that is 0, not an error.
   const error pending = hipPeekAtLastError();
   const error e = hipDeviceGetAttribute(value, which, device);
   if (e != hipErrorInvalidValue) return e;
@@ -108,7 +108,7 @@ inline error stream_get_device(native::stream stream, int* device) noexcept {
 #elif HIP_VERSION >= 60000000
   return hipStreamGetDevice(stream, device);
 #else
-  *device = hipGetStreamDeviceId(stream);  // all that 5.2 has; made for profilers, and -1 for a stream that is not one
+  *device = hipGetStreamDeviceId(stream);  // 5.2 has only this call, which is meant for profilers; -1 for an invalid stream
   return *device < 0 ? hipErrorInvalidHandle : hipSuccess;
 #endif
 }
@@ -146,7 +146,7 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
   return hipCUDAErrorTohipError(cudaLaunchHostFunc(stream, function, data));
 }
 #elif HIP_VERSION < 50300000
-// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call hands the function two more arguments.
+// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call passes two more arguments to the function.
 inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   struct Call {
     void (*function)(void*);
@@ -167,7 +167,7 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
 inline constexpr auto launch_host_func = &hipLaunchHostFunc;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
-// The header declares hipStreamWaitValue32 and its like under nvcc only: the CUDA driver's own, by way of its runtime.
+// The header declares hipStreamWaitValue32 and the like under nvcc only, so the CUDA driver's own functions are used.
 inline constexpr bool values_in_pinned_memory = true;
 inline error stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
   return hipCUDAErrorTohipError(cuda_wait_value(stream, place, value));
@@ -176,13 +176,13 @@ inline error stream_write_value(native::stream stream, std::uint32_t* place, std
   return hipCUDAErrorTohipError(cuda_write_value(stream, place, value));
 }
 #else
-// AMD's take memory from hipMallocSignalMemory only, 8 bytes a block, which the host does not share as it shares pinned memory.
+// AMD's functions accept only memory from hipMallocSignalMemory, 8 bytes a block, and the host cannot poll that as it polls pinned memory.
 inline constexpr bool values_in_pinned_memory = false;
 inline error stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return hipErrorNotSupported; }
 inline error stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return hipErrorNotSupported; }
 #endif
 
-// roctx has ranges but no names for streams, and is a library to link: left out.
+// roctx has ranges but no names for streams, and would be one more library to link. It is not used.
 inline void name_stream(native::stream, const char*) noexcept {}
 inline void push_range(const char*) noexcept {}
 inline void pop_range() noexcept {}
@@ -203,7 +203,8 @@ inline constexpr auto event_synchronize = &hipEventSynchronize;
 inline constexpr auto event_elapsed = &hipEventElapsedTime;
 
 // Memory; the allocating functions are overloaded in C++
-// Coherent must be said: any other flag without it gives non-coherent memory, which a waiting host may read stale.
+// hipHostMallocCoherent must be given: with other flags and without it the memory is not coherent, and a host that polls may read old
+// values.
 inline constexpr unsigned int malloc_host_flags = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
 inline constexpr unsigned int malloc_host_write_combined = hipHostMallocWriteCombined;
 inline constexpr error (*malloc_host)(void**, std::size_t, unsigned int) = &hipHostMalloc;
@@ -220,7 +221,8 @@ inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &h
 inline constexpr auto free_async = &hipFreeAsync;
 using memory_pool = hipMemPool_t;
 #ifdef __HIP_PLATFORM_NVIDIA__
-inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;  // 5.2 has the type's name, but not its values'
+inline constexpr auto memory_pool_release_threshold =
+    cudaMemPoolAttrReleaseThreshold;  // 5.2 has the name of the type, but no names of its values
 #else
 inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThreshold;
 #endif
@@ -257,7 +259,7 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
   hipPointerAttribute_t attributes{};
   const error pending = hipPeekAtLastError();
   const error e = hipPointerGetAttributes(&attributes, pointer);
-  if (e == hipErrorInvalidValue) {  // HIP 5, and 6 for some addresses: memory that it never saw
+  if (e == hipErrorInvalidValue) {  // HIP 5, and for some addresses HIP 6, answer so for memory that the runtime does not know
     if (pending == hipSuccess) static_cast<void>(hipGetLastError());
     *type = 0;
     return hipSuccess;
@@ -283,7 +285,7 @@ inline error copy_batch_async(void* const* to, const void* const* from, const st
 #ifdef __HIP_PLATFORM_NVIDIA__
   return hipCUDAErrorTohipError(cuda_copy_batch(to, from, bytes, count, stream));
 #else
-  // hipMemcpyBatchAsync came with 7.1, and does the copies one by one.
+  // HIP 7.1 added hipMemcpyBatchAsync, but it enqueues the copies one by one.
   static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes), static_cast<void>(count), static_cast<void>(stream);
   return hipErrorNotSupported;
 #endif

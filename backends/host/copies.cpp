@@ -56,7 +56,7 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
   });
 }
 
-// All memory is the machine's: there are no ways between devices to choose from.
+// All devices share the machine's memory, so that a copy between devices is a plain copy.
 status copy_peer_async(void* to, int, const void* from, int, std::size_t bytes, native::stream stream) noexcept {
   return copy_async(to, from, bytes, stream);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/immortal.hpp"
 #include "base/parse_size.hpp"
 #include "state.hpp"
 
@@ -19,7 +20,6 @@ namespace runnel::inline RUNNEL_ABI {
 namespace host {
 namespace {
 
-constexpr int most_devices = 16;
 thread_local constinit int current = 0;
 
 [[nodiscard]] std::size_t machine_memory() noexcept {
@@ -55,11 +55,7 @@ std::size_t memory_of_device() noexcept {
   return bytes;
 }
 
-HostDevice& device_at(int ordinal) {
-  // Never destroyed: threads may still run when statics die.
-  static auto& devices = *new std::array<HostDevice, most_devices>;
-  return devices[static_cast<std::size_t>(ordinal)];
-}
+HostDevice& device_at(int ordinal) { return detail::immortal<std::array<HostDevice, most_devices>>()[static_cast<std::size_t>(ordinal)]; }
 
 int current_device() noexcept { return current; }
 
@@ -111,7 +107,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
       break;
     case Attribute::hardware_queues:
       value = 0;
-      break;  // every busy stream has a thread
+      break;  // streams share no queues: each busy stream has a thread
     case Attribute::can_map_host_memory:
     case Attribute::pageable_memory_access:
     case Attribute::pageable_memory_access_uses_host_page_tables:
@@ -141,14 +137,14 @@ status priority_range(int& least, int& greatest) noexcept {
 status device_synchronize() noexcept {
   return guarded([] {
     host::HostDevice& device = host::device_at(host::current);
-    std::vector<std::pair<host::LanePtr, std::uint64_t>> ends;
+    std::vector<std::pair<host::TaskQueuePtr, std::uint64_t>> ends;
     {
       const std::lock_guard lock{device.mutex};
-      for (const auto* const list : {&device.streams, &device.leaving})
-        for (const native::host_stream* const stream : *list)
-          if (!stream->lane->idle()) ends.emplace_back(stream->lane, stream->lane->submitted());
+      device.for_each_stream([&](const native::host_stream& stream) {
+        if (!stream.queue->is_idle()) ends.emplace_back(stream.queue, stream.queue->submitted());
+      });
     }
-    for (const auto& [lane, number] : ends) lane->wait_until(number, true);
+    for (const auto& [queue, number] : ends) queue->wait_until(number, true);
     return ok;
   });
 }

@@ -9,18 +9,18 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace host {
 
-/// When a timed event happened; a new one for each record, written by the lane before its number is complete.
+/// The time at which a timed event happened. Each record makes a new one, and the record's task writes it.
 struct Stamp {
   std::chrono::steady_clock::time_point time;
 };
 
-/// A place in a lane.
+/// A place in a queue.
 struct Mark {
-  LanePtr lane;  // null: nothing recorded
+  TaskQueuePtr queue;  // null: nothing was recorded
   std::uint64_t number = 0;
   std::shared_ptr<const Stamp> stamp;
 
-  [[nodiscard]] bool happened() const noexcept { return lane == nullptr || lane->completed() >= number; }
+  [[nodiscard]] bool happened() const noexcept { return queue == nullptr || queue->completed() >= number; }
 };
 
 }  // namespace host
@@ -34,7 +34,7 @@ struct native::host_event {
   }
 
   const backend::EventKind kind;
-  mutable std::mutex mutex;  // two threads may record at once: one of the marks stays, whole
+  mutable std::mutex mutex;  // two threads may record at once: one of the two marks stays, undivided
   host::Mark mark;
 };
 
@@ -57,7 +57,7 @@ status event_destroy(native::event event) noexcept {
 status event_record(native::event event, native::stream handle) noexcept {
   return guarded([&] {
     native::host_stream& stream = host::resolve(handle);
-    host::Mark mark{stream.lane, 0, nullptr};
+    host::Mark mark{stream.queue, 0, nullptr};
     if (event->kind.timed) {
       const auto stamp = std::make_shared<host::Stamp>();
       mark.number = host::submit_in_order(handle, [stamp] { stamp->time = std::chrono::steady_clock::now(); });
@@ -66,7 +66,7 @@ status event_record(native::event event, native::stream handle) noexcept {
       mark.number = host::last_submitted(stream);
     }
     const std::lock_guard lock{event->mutex};
-    std::swap(event->mark, mark);  // the old one goes outside the lock
+    std::swap(event->mark, mark);  // the old mark is destroyed outside the lock
     return ok;
   });
 }
@@ -78,7 +78,7 @@ status event_query(native::event event) noexcept {
 status event_synchronize(native::event event) noexcept {
   return guarded([&] {
     const host::Mark mark = event->read();
-    if (mark.lane != nullptr) mark.lane->wait_until(mark.number, !event->kind.blocking_wait);
+    if (mark.queue != nullptr) mark.queue->wait_until(mark.number, !event->kind.blocking_wait);
     return ok;
   });
 }
@@ -99,9 +99,9 @@ status stream_wait_event(native::stream handle, native::event event) noexcept {
     const host::Mark mark = event->read();
     if (mark.happened()) return ok;
     native::host_stream& stream = host::resolve(handle);
-    stream.lane->wait_for_room();
+    stream.queue->wait_for_room();
     const host::OrderedSubmission in_order{stream};
-    stream.lane->submit_wait(mark.lane, mark.number);
+    stream.queue->submit_wait(mark.queue, mark.number);
     return ok;
   });
 }

@@ -21,20 +21,20 @@ constexpr std::size_t alignment = 256;  // as the vendors' allocators promise
 struct Block {
   std::size_t bytes;
   PointerInfo info;
-  bool registered = false;  // belongs to somebody else
+  bool registered = false;  // the user's own memory, which is not freed here
 
   // Once its free is enqueued:
-  LanePtr lane{};            // where; null: no task could be enqueued, and it is freed once its device is seen idle
+  TaskQueuePtr queue{};      // where; null: no task could be enqueued, and the block is freed once its device is seen idle
   std::uint64_t number = 0;  // of the task
   std::size_t claimed = 0;   // bytes that later allocations count on
   bool freeing = false;
-  bool listed = false;  // in the list of pending frees, with these neighbours
+  bool listed = false;  // in the list of pending frees, between these neighbours
   Block* older = nullptr;
   Block* newer = nullptr;
 };
 using BlockMap = std::map<std::uintptr_t, Block>;
 
-/// A device's blocks whose free is enqueued and of which something is left to claim, in the order of the calls. It needs no memory.
+/// A device's blocks whose free is enqueued, as long as bytes of them are left to claim, in the order of the calls. It allocates nothing.
 class PendingFrees {
  public:
   [[nodiscard]] Block* oldest() const noexcept { return oldest_; }
@@ -56,12 +56,12 @@ class PendingFrees {
   Block* newest_ = nullptr;
 };
 
-/// All blocks that were allocated or registered here, so that pinned, device and ordinary memory can be told apart.
+/// All blocks that were allocated or registered here. All other memory is pageable.
 struct Blocks {
   std::shared_mutex mutex;
   BlockMap by_address;
-  std::array<PendingFrees, 16> pending;      // by device
-  std::atomic<std::size_t> without_task{0};  // frees that wait for an idle device
+  std::array<PendingFrees, most_devices> pending;  // by device
+  std::atomic<std::size_t> without_task{0};        // frees that wait for an idle device
 };
 Blocks& blocks() { return detail::immortal<Blocks>(); }
 [[nodiscard]] PendingFrees& pending_of(int device) { return blocks().pending[static_cast<std::size_t>(device)]; }
@@ -71,9 +71,9 @@ struct Free {
 };
 using Memory = std::unique_ptr<void, Free>;
 
-[[nodiscard]] std::size_t rounded(std::size_t bytes) noexcept { return (bytes + alignment - 1) / alignment * alignment; }
+[[nodiscard]] std::size_t round_up(std::size_t bytes) noexcept { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Takes a block out of the books; the caller frees its memory. Requires: the lock is held.
+/// Removes a block from the books; the caller frees its memory. Requires: the lock is held.
 [[nodiscard]] BlockMap::node_type take_out(BlockMap::iterator place) noexcept {
   Block& block = place->second;
   if (block.info.kind == MemoryKind::device) {
@@ -87,19 +87,17 @@ using Memory = std::unique_ptr<void, Free>;
 [[nodiscard]] bool is_device_idle(int ordinal) {
   HostDevice& device = device_at(ordinal);
   const std::lock_guard lock{device.mutex};
-  const auto is_idle = [](const native::host_stream* stream) { return stream->lane->idle(); };
-  return std::all_of(device.streams.begin(), device.streams.end(), is_idle) &&
-         std::all_of(device.leaving.begin(), device.leaving.end(), is_idle);
+  return !device.has_stream([](const native::host_stream* stream) { return !stream->queue->is_idle(); });
 }
 
-/// Frees what could not be freed by a task, if its device is idle: then all is done that the free was to wait for.
+/// Frees the blocks whose free could not be enqueued, if their device is idle: then everything is complete that the free had to wait for.
 void free_without_task(int device) {
   if (blocks().without_task.load(std::memory_order_relaxed) == 0 || !is_device_idle(device)) return;
   const std::lock_guard lock{blocks().mutex};
   for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
     const auto current = place++;
     const Block& block = current->second;
-    if (!block.freeing || block.lane != nullptr || block.info.device.ordinal() != device) continue;
+    if (!block.freeing || block.queue != nullptr || block.info.device.ordinal() != device) continue;
     const Memory memory{reinterpret_cast<void*>(current->first)};
     static_cast<void>(take_out(current));
     blocks().without_task.fetch_sub(1, std::memory_order_relaxed);
@@ -119,14 +117,14 @@ void free_without_task(int device) {
   return false;
 }
 
-/// Calls `claim(block, bytes)` for the pending frees that make up for `missing` bytes: those of the own stream, then those of others, the
-/// oldest first. Returns how many bytes are still missing. Requires: the lock is held.
+/// Calls `claim(block, bytes)` for the pending frees that together yield `missing` bytes: first those of the queue `own`, then the others,
+/// each from the oldest. Returns how many bytes are still missing. Requires: the lock is held.
 template <class F>
-std::size_t for_each_claim(int device, const Lane* own, std::size_t missing, F claim) {
+std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing, F claim) {
   for (const bool of_own : {true, false})
     for (Block *block = pending_of(device).oldest(), *next = nullptr; block != nullptr && missing > 0; block = next) {
       next = block->newer;
-      if ((block->lane.get() == own) != of_own) continue;
+      if ((block->queue.get() == own) != of_own) continue;
       const std::size_t part = std::min(missing, block->bytes - block->claimed);
       missing -= part;
       claim(*block, part);
@@ -134,60 +132,74 @@ std::size_t for_each_claim(int device, const Lane* own, std::size_t missing, F c
   return missing;
 }
 
-/// For an allocation in the order of a stream, which may count on memory whose free is enqueued: its own stream's frees come before its
-/// use anyway, and for other streams' frees the stream is made to wait. False if that is not enough.
-[[nodiscard]] bool reserve_in_order(int ordinal, Lane& lane, std::size_t bytes) {
+/// Reserves the unused bytes that there are, up to `bytes`, if pending frees yield the rest. Returns the bytes that are missing, or
+/// nothing. Requires: the lock is held.
+[[nodiscard]] std::optional<std::size_t> reserve_unused(int ordinal, const TaskQueue& queue, std::size_t bytes) {
+  HostDevice& device = device_at(ordinal);
+  std::size_t missing = 0;
+  do {  // again if another thread takes unused memory meanwhile
+    missing = bytes - std::min(bytes, unused_bytes(device));
+    if (for_each_claim(ordinal, &queue, missing, [](Block&, std::size_t) {}) > 0) return std::nullopt;
+  } while (!try_reserve(device, bytes - missing));
+  return missing;
+}
+
+/// Reserves memory for an allocation in the order of a stream, which may count on memory whose free is enqueued. The frees of its own
+/// stream come before its use anyway; for those of other streams, the stream is made to wait. False if that is not enough.
+[[nodiscard]] bool reserve_in_order(int ordinal, TaskQueue& queue, std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
   if (try_reserve(device, bytes)) return true;
   const std::lock_guard lock{blocks().mutex};
-  std::size_t missing = 0;
-  do {  // again where another thread takes unused memory meanwhile
-    missing = bytes - std::min(bytes, unused_bytes(device));
-    if (for_each_claim(ordinal, &lane, missing, [](Block&, std::size_t) {}) > 0) return false;
-  } while (!try_reserve(device, bytes - missing));
+  const std::optional<std::size_t> unreserved = reserve_unused(ordinal, queue, bytes);
+  if (!unreserved) return false;
+  const std::size_t missing = *unreserved;
   try {
-    for_each_claim(ordinal, &lane, missing, [&](Block& block, std::size_t) { lane.submit_wait(block.lane, block.number); });
+    for_each_claim(ordinal, &queue, missing, [&](Block& block, std::size_t) { queue.submit_wait(block.queue, block.number); });
   } catch (const std::bad_alloc&) {
     device.allocated.fetch_sub(bytes - missing, std::memory_order_relaxed);
     throw;
   }
-  for_each_claim(ordinal, &lane, missing, [&](Block& block, std::size_t part) {
+  for_each_claim(ordinal, &queue, missing, [&](Block& block, std::size_t part) {
     block.claimed += part;
     if (block.claimed == block.bytes) pending_of(ordinal).remove(block);
   });
   return true;
 }
 
-/// For an allocation that is used at once: holds the caller for pending frees, the oldest first. False if these are not enough.
+/// The oldest pending free, if all of them together yield the bytes that are missing. Nothing if they do not; a Wait without a queue if no
+/// bytes are missing any more.
+[[nodiscard]] std::optional<Wait> find_oldest_free(int ordinal, std::size_t bytes) {
+  const std::shared_lock lock{blocks().mutex};
+  const std::size_t missing = bytes - std::min(bytes, unused_bytes(device_at(ordinal)));
+  Wait oldest{nullptr, 0};
+  const auto note_first = [&](const Block& block, std::size_t) {
+    if (oldest.queue == nullptr) oldest = {block.queue, block.number};
+  };
+  if (for_each_claim(ordinal, nullptr, missing, note_first) > 0) return std::nullopt;
+  return oldest;
+}
+
+/// Reserves memory for an allocation that is used at once: holds the caller until enough pending frees are complete, the oldest first.
+/// False if these are not enough.
 [[nodiscard]] bool reserve_now(int ordinal, std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
   while (!try_reserve(device, bytes)) {
-    LanePtr lane;
-    std::uint64_t number = 0;
-    {
-      const std::shared_lock lock{blocks().mutex};
-      const std::size_t missing = bytes - std::min(bytes, unused_bytes(device));
-      const auto note_first = [&](const Block& block, std::size_t) {
-        if (lane != nullptr) return;
-        lane = block.lane;
-        number = block.number;
-      };
-      if (for_each_claim(ordinal, nullptr, missing, note_first) > 0) return false;
-    }
-    if (lane != nullptr) lane->wait_until(number, false);
+    const std::optional<Wait> oldest = find_oldest_free(ordinal, bytes);
+    if (!oldest) return false;
+    if (oldest->queue != nullptr) oldest->queue->wait_until(oldest->until, false);
   }
   return true;
 }
 
-/// `reserve` makes sure of the device's memory.
+/// `reserve` reserves the device's memory; false if there is not enough.
 template <class F>
 backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F reserve) {
   const bool on_device = info.kind == MemoryKind::device;
   if (bytes > SIZE_MAX - alignment || (on_device && bytes > memory_of_device())) return status_of(errc::out_of_memory);
   if (on_device) free_without_task(info.device.ordinal());
-  Memory memory{std::aligned_alloc(alignment, rounded(bytes))};
+  Memory memory{std::aligned_alloc(alignment, round_up(bytes))};
   if (memory == nullptr) return status_of(errc::out_of_memory);
-  BlockMap single;  // what can fail comes before `reserve`
+  BlockMap single;  // its allocation may fail, and so comes before `reserve`
   single.emplace(reinterpret_cast<std::uintptr_t>(memory.get()), Block{bytes, info, false});
   if (!reserve()) return status_of(errc::out_of_memory);
   const std::lock_guard lock{blocks().mutex};
@@ -199,7 +211,7 @@ backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
   return allocate(pointer, bytes, info, [] { return true; });
 }
 
-/// Only the start of a block of that kind can be freed. Requires: the lock is held.
+/// The block that starts at the pointer, if it is of that kind and can be freed. Requires: the lock is held.
 [[nodiscard]] BlockMap::iterator find_to_free(void* pointer, MemoryKind kind) noexcept {
   const auto none = blocks().by_address.end();
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
@@ -220,7 +232,7 @@ backend::status release(void* pointer, MemoryKind kind) {
   return backend::ok;
 }
 
-/// What a free's task does.
+/// The task of an enqueued free.
 void finish_free(void* pointer) noexcept {
   BlockMap::node_type block;
   {
@@ -230,34 +242,37 @@ void finish_free(void* pointer) noexcept {
   std::free(pointer);
 }
 
-/// Enqueues a free. Where there is no memory for that, the block waits for an idle device; it never fails for want of memory.
+/// Enqueues the block's free. Without memory for the task, the block stays without a queue. Requires: the lock is held.
+void try_submit_free(void* pointer, Block& block, native::host_stream& stream) noexcept {
+  try {
+    block.number = stream.queue->submit([pointer] { finish_free(pointer); });
+    block.queue = stream.queue;
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+/// Enqueues a free. Without memory for that, the block is freed once its device is idle: a free never fails for want of memory.
 backend::status release_in_order(void* pointer, native::host_stream& stream) {
-  stream.lane->wait_for_room();
+  stream.queue->wait_for_room();
   std::optional<OrderedSubmission> in_order;
   try {
     in_order.emplace(stream);
-  } catch (const std::bad_alloc&) {  // it is freed without a task
+  } catch (const std::bad_alloc&) {
   }
   const std::lock_guard lock{blocks().mutex};
   const auto place = find_to_free(pointer, MemoryKind::device);
   if (place == blocks().by_address.end()) return invalid_argument;
   Block& block = place->second;
-  try {
-    if (in_order) {
-      block.number = stream.lane->submit([pointer] { finish_free(pointer); });
-      block.lane = stream.lane;
-    }
-  } catch (const std::bad_alloc&) {  // the same
-  }
+  if (in_order) try_submit_free(pointer, block, stream);
   block.freeing = true;
-  if (block.lane == nullptr)
+  if (block.queue == nullptr)
     blocks().without_task.fetch_add(1, std::memory_order_relaxed);
   else if (block.info.kind == MemoryKind::device)
     pending_of(block.info.device.ordinal()).add(block);
   return backend::ok;
 }
 
-backend::status mark_pinned(void* pointer, std::size_t bytes) {
+backend::status register_pinned(void* pointer, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   const std::lock_guard lock{blocks().mutex};
   const auto after = blocks().by_address.upper_bound(begin);
@@ -270,7 +285,7 @@ backend::status mark_pinned(void* pointer, std::size_t bytes) {
   return backend::ok;
 }
 
-backend::status unmark_pinned(void* pointer) {
+backend::status unregister_pinned(void* pointer) {
   const std::lock_guard lock{blocks().mutex};
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (place == blocks().by_address.end() || !place->second.registered) return invalid_argument;
@@ -294,10 +309,10 @@ status free_host(void* pointer) noexcept {
 }
 
 status register_host(void* pointer, std::size_t bytes) noexcept {
-  return guarded([&] { return host::mark_pinned(pointer, bytes); });
+  return guarded([&] { return host::register_pinned(pointer, bytes); });
 }
 status unregister_host(void* pointer) noexcept {
-  return guarded([&] { return host::unmark_pinned(pointer); });
+  return guarded([&] { return host::unregister_pinned(pointer); });
 }
 status host_device_pointer(void*& on_device, void* on_host) noexcept {
   PointerInfo info{MemoryKind::pageable, Device{0}};
@@ -326,14 +341,15 @@ status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) no
   return guarded([&] {
     const native::host_stream& stream = host::resolve(handle);
     return host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}},
-                          [&] { return host::reserve_in_order(stream.device, *stream.lane, bytes); });
+                          [&] { return host::reserve_in_order(stream.device, *stream.queue, bytes); });
   });
 }
 status free_async(void* pointer, native::stream stream) noexcept {
   return guarded([&] { return host::release_in_order(pointer, host::resolve(stream)); });
 }
 
-status set_release_threshold(int, std::size_t) noexcept { return ok; }  // nothing is kept, which is within any threshold
+// The host backend keeps no freed memory, which is within any threshold.
+status set_release_threshold(int, std::size_t) noexcept { return ok; }
 
 status allow_pool_access(int, int, bool) noexcept { return ok; }  // every device reaches all memory
 

@@ -13,7 +13,7 @@
 namespace runnel::inline RUNNEL_ABI {
 
 native::host_stream::host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device)
-    : lane{std::make_shared<host::Lane>(priority)}, device{on_device}, blocking{is_blocking}, is_default{default_of_its_device} {
+    : queue{std::make_shared<host::TaskQueue>(priority)}, device{on_device}, blocking{is_blocking}, is_default{default_of_its_device} {
   host::start_engine();
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
@@ -23,12 +23,12 @@ native::host_stream::host_stream(int on_device, int priority, bool is_blocking, 
 namespace host {
 namespace {
 
-/// Never dereferenced: the handle that means the calling thread's own default stream.
+/// Its address is the handle that means the calling thread's own default stream. It is never dereferenced.
 constinit char per_thread_mark = 0;
 
 [[nodiscard]] native::stream per_thread_handle() noexcept { return reinterpret_cast<native::stream>(&per_thread_mark); }
 
-/// Not std::call_once: with ThreadSanitizer that hangs once making the stream has thrown.
+/// Not std::call_once: with ThreadSanitizer that hangs after the constructor of the stream has thrown.
 native::host_stream& default_of(int ordinal) {
   std::atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
   if (native::host_stream* const stream = place.load(std::memory_order_acquire)) [[likely]]
@@ -42,15 +42,15 @@ native::host_stream& default_of(int ordinal) {
 
 /// The calling thread's default streams, by device.
 struct ThreadStreams {
-  std::array<native::host_stream*, 16> streams{};
+  std::array<native::host_stream*, most_devices> streams{};
   const pid_t process = getpid();
 };
-/// Made at first use, also while the thread is ending: a user's thread_local object may use its stream in its destructor.
+/// Created at first use, also while the thread is ending: a user's thread_local object may use its stream in its destructor.
 thread_local constinit ThreadStreams* thread_streams = nullptr;
 
 void end_thread_streams(void*) noexcept {
   const std::unique_ptr<ThreadStreams> ended{std::exchange(thread_streams, nullptr)};
-  if (ended->process != getpid()) return;  // a forked child, where a thread that is not there may hold the lock
+  if (ended->process != getpid()) return;  // a forked child: a thread that does not exist here may hold the lock
   for (native::host_stream* const stream : ended->streams)
     if (stream != nullptr) destroy(stream);
 }
@@ -65,32 +65,31 @@ native::host_stream& per_thread_of(int ordinal) {
   return *stream;
 }
 
-/// Deletes the destroyed streams whose work is done. Requires: the device's lock is held.
+/// Deletes the destroyed streams whose work is complete. Requires: the device's lock is held.
 void delete_finished(HostDevice& device) noexcept {
   std::erase_if(device.leaving, [](const native::host_stream* stream) {
-    if (!stream->lane->idle()) return false;
+    if (!stream->queue->is_idle()) return false;
     delete stream;
     return true;
   });
 }
 
-/// Makes the default stream wait for what was submitted to the blocking streams so far, also to those that are destroyed.
+/// Makes the default stream wait for the work submitted to the blocking streams so far, also to those that were destroyed.
 /// Requires: the device's lock is held.
 void join_blocking(HostDevice& device, native::host_stream& to) {
-  for (const auto* const list : {&device.streams, &device.leaving})
-    for (native::host_stream* const other : *list) {
-      const std::uint64_t last = other->lane->submitted();
-      if (!other->blocking || other->joined == last) continue;
-      to.lane->submit_wait(other->lane, last);
-      other->joined = last;
-    }
+  device.for_each_stream([&](native::host_stream& other) {
+    const std::uint64_t last = other.queue->submitted();
+    if (!other.blocking || other.joined == last) return;
+    to.queue->submit_wait(other.queue, last);
+    other.joined = last;
+  });
 }
 
-/// Makes a blocking stream wait for what was submitted to the default stream so far. Requires: the device's lock is held.
+/// Makes a blocking stream wait for the work submitted to the default stream so far. Requires: the device's lock is held.
 void join_default(const native::host_stream& default_stream, native::host_stream& to) {
-  const std::uint64_t last = default_stream.lane->submitted();
+  const std::uint64_t last = default_stream.queue->submitted();
   if (to.behind_default == last) return;
-  to.lane->submit_wait(default_stream.lane, last);
+  to.queue->submit_wait(default_stream.queue, last);
   to.behind_default = last;
 }
 
@@ -120,22 +119,20 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
     join_default(default_stream, stream);
 }
 
-/// Waits for no room in the queue, since it may be asked with a lock held; it adds no more than the default stream's own queue allows.
+/// Does not wait for room in the queue, since the caller may hold a lock. So the queue may hold a few more tasks than its limit: the waits
+/// for the other streams.
 std::uint64_t last_submitted(native::host_stream& stream) {
-  if (!stream.blocking) return stream.lane->submitted();
+  if (!stream.blocking) return stream.queue->submitted();
   const OrderedSubmission in_order{stream};
-  return stream.lane->submitted();
+  return stream.queue->submitted();
 }
 
 bool has_finished(native::host_stream& stream) {
-  if (!stream.lane->idle()) return false;
+  if (!stream.queue->is_idle()) return false;
   if (!stream.is_default) return true;
   HostDevice& device = device_at(stream.device);
   const std::lock_guard lock{device.mutex};
-  for (const auto* const list : {&device.streams, &device.leaving})
-    for (const native::host_stream* const other : *list)
-      if (other->blocking && !other->lane->idle()) return false;
-  return true;
+  return !device.has_stream([](const native::host_stream* other) { return other->blocking && !other->queue->is_idle(); });
 }
 
 }  // namespace host
@@ -166,16 +163,16 @@ status stream_query(native::stream stream) noexcept {
 status stream_synchronize(native::stream handle) noexcept {
   return guarded([&] {
     native::host_stream& stream = host::resolve(handle);
-    const host::LanePtr lane = stream.lane;  // the stream may be destroyed by another thread meanwhile
-    // Of a blocking stream its own work only, as a query has it.
-    lane->wait_until(stream.is_default ? host::last_submitted(stream) : lane->submitted(), true);
+    const host::TaskQueuePtr queue = stream.queue;  // another thread may destroy the stream meanwhile
+    // For a blocking stream, only its own work counts, as in a query.
+    queue->wait_until(stream.is_default ? host::last_submitted(stream) : queue->submitted(), true);
     return ok;
   });
 }
 
 status stream_priority(native::stream stream, int& priority) noexcept {
   return guarded([&] {
-    priority = host::resolve(stream).lane->priority();
+    priority = host::resolve(stream).queue->priority();
     return ok;
   });
 }
@@ -194,14 +191,14 @@ status stream_device(native::stream stream, int& device) noexcept {
   });
 }
 
-// There are no captures here.
+// The host backend has no captures.
 status stream_is_capturing(native::stream, bool& capturing) noexcept {
   capturing = false;
   return ok;
 }
 status exchange_capture_mode(CaptureMode&) noexcept { return ok; }
 
-// Not needed here: a host stream copies from any memory by itself.
+// Not needed: a host stream copies from any memory itself.
 status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
 status stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Things that one thread takes and another gives back, again and again. A common list, or the general allocator, would make the two meet
-/// each time; here whole batches change hands.
+/// A cache of objects that one thread takes and another gives back, again and again. With a common list, or the general allocator, the two
+/// threads would contend each time. Here they exchange whole batches.
 #pragma once
 
 #include "base/thread_end.hpp"
@@ -12,16 +12,16 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Of all threads. A node has `Node* next` and, for when it is the first of a batch, `Node* next_batch`, both the cache's while it is
-/// there.
+/// One cache for all threads. A node has `Node* next` and, used in the first node of a batch, `Node* next_batch`. Both belong to the cache
+/// while the node is in it.
 template <class Node>
 class BatchCache {
  public:
-  /// Null where the calling thread finds none.
+  /// Null if the cache has none for the calling thread.
   [[nodiscard]] static Node* take() noexcept {
     if (own_.nodes == nullptr) {
       if (own_.phase != Phase::used && !begin()) return take_one();
-      // All batches are taken at once: none can come back between reading the top of the stack and taking it.
+      // All batches are taken at once, so that no batch can come back between reading the top of the stack and taking it.
       if (own_.batches == nullptr) own_.batches = common_.exchange(nullptr, std::memory_order_acquire);
       if (own_.batches == nullptr) return nullptr;
       own_.nodes = std::exchange(own_.batches, own_.batches->next_batch);
@@ -39,7 +39,7 @@ class BatchCache {
     share(std::exchange(own_.given, nullptr));
     own_.given_count = 0;
   }
-  /// Nodes that are chained by `next`.
+  /// Gives a batch to all threads: nodes that are chained by `next`.
   static void share(Node* nodes) noexcept {
     nodes->next_batch = common_.load(std::memory_order_relaxed);
     while (!common_.compare_exchange_weak(nodes->next_batch, nodes, std::memory_order_release, std::memory_order_relaxed)) {
@@ -51,8 +51,8 @@ class BatchCache {
 
   enum class Phase : unsigned char { unused, used, ended };
 
-  /// The calling thread's: what it takes from, and what it was given back, a batch at most. It has no destructor, so that it may be looked
-  /// at until the thread is gone.
+  /// The calling thread's nodes: those it takes from, and those given back to it, at most a batch. There is no destructor, so that the
+  /// members may be read until the thread is gone.
   struct Own {
     Node* nodes = nullptr;
     Node* batches = nullptr;  // more of them
@@ -61,14 +61,14 @@ class BatchCache {
     Phase phase = Phase::unused;
   };
 
-  /// False once the thread keeps nothing any more, because nothing would share that again.
+  /// Prepares the calling thread. False once the thread is ending: it must keep no node then, which would be lost.
   [[nodiscard]] static bool begin() noexcept {
     if (own_.phase == Phase::ended) return false;
     own_.phase = Phase::used;
     at_thread_end(end, nullptr);
     return true;
   }
-  /// For a thread that may keep nothing: all batches are taken, and all but one node go back at once.
+  /// For a thread that must keep no node: takes all batches, and gives all but one node back at once.
   [[nodiscard]] static Node* take_one() noexcept {
     Node* const taken = common_.exchange(nullptr, std::memory_order_acquire);
     if (taken == nullptr) return nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Turning what went wrong into exceptions.
+/// Turns failures into exceptions.
 #pragma once
 
 #include <runnel/detail/backend.hpp>
@@ -7,10 +7,10 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The runtime refused. Its last error is cleared.
+/// For a call that the runtime refused. Clears the runtime's last error.
 [[noreturn]] void throw_status(backend::status status, const char* operation);
 
-/// runnel refuses for a reason that the runtime gave earlier. `operation` and `native_name` must be literals; `reason` is copied.
+/// For an earlier refusal of the runtime, whose reason was kept. `operation` and `native_name` must be literals; `reason` is copied.
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name);
 
 inline void check(backend::status status, const char* operation) {

@@ -15,7 +15,7 @@ struct Counters {
   std::atomic<std::size_t> pooled_events{0};
   std::atomic<std::size_t> pinned_blocks{0};
   std::atomic<std::size_t> device_blocks{0};
-  // Two numbers on two cache lines: one is written where functions are enqueued, the other where they run.
+  // On two cache lines: the threads that enqueue functions write one number, the threads that run them write the other.
   alignas(64) std::atomic<std::size_t> host_functions_made{0};
   alignas(64) std::atomic<std::size_t> host_functions_destroyed{0};
 };

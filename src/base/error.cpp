@@ -2,6 +2,7 @@
 #include <runnel/error.hpp>
 
 #include "base/check.hpp"
+#include "base/error_texts.hpp"
 #include "base/relaxed_capture.hpp"
 
 #include <runnel/detail/stream_slot.hpp>
@@ -18,48 +19,7 @@ namespace {
 class Category final : public std::error_category {
  public:
   [[nodiscard]] const char* name() const noexcept override { return "runnel"; }
-  [[nodiscard]] std::string message(int code) const override { return text(static_cast<errc>(code)); }
-  [[nodiscard]] static const char* text(errc code) noexcept {
-    switch (code) {
-      case errc::no_device:
-        return "no device";
-      case errc::invalid_device:
-        return "no such device";
-      case errc::invalid_argument:
-        return "invalid argument";
-      case errc::invalid_handle:
-        return "invalid handle";
-      case errc::out_of_memory:
-        return "out of memory";
-      case errc::not_permitted:
-        return "not permitted";
-      case errc::not_supported:
-        return "not supported";
-      case errc::not_ready:
-        return "not ready";
-      case errc::forked:
-        return "used in a forked child";
-      case errc::capture:
-        return "cannot be captured";
-      case errc::peer_access:
-        return "no peer access";
-      case errc::driver_too_old:
-        return "driver too old";
-      case errc::device_lost:
-        return "device lost";
-      case errc::unreadable_source:
-        return "unreadable source";
-      case errc::unwritable_destination:
-        return "unwritable destination";
-      case errc::pool_exhausted:
-        return "pool exhausted";
-      case errc::function_failed:
-        return "a function failed";
-      case errc::unknown:
-        break;
-    }
-    return "unknown error";
-  }
+  [[nodiscard]] std::string message(int code) const override { return detail::error_texts[detail::row_of(detail::code_of(code))].text; }
   [[nodiscard]] std::error_condition default_error_condition(int code) const noexcept override {
     switch (static_cast<errc>(code)) {
       case errc::no_device:
@@ -82,7 +42,7 @@ class Category final : public std::error_category {
   }
 };
 
-/// The text in place, so that copying an exception cannot throw and no memory is needed to say that there is none.
+/// The text is a part of the exception: to copy an exception cannot throw, and to report "out of memory" needs no memory.
 struct Text {
   char chars[320];
 };

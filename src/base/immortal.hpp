@@ -9,8 +9,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The one T of the library. It is never destroyed, because threads, and static objects elsewhere, may still use it while the process
-/// exits; and making it takes no memory from the heap, so that a function which must not throw may be the first to ask for it.
+/// The library's one object of type T. It is never destroyed, because threads and static objects of the user may still use it while the
+/// process exits. It takes no memory from the heap, so that a function which must not throw may be the first to use it.
 template <class T>
 [[nodiscard]] T& immortal() {
   alignas(T) static constinit std::byte storage[sizeof(T)]{};

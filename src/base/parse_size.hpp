@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Sizes as people write them in environment variables.
+/// Reads sizes as they are written in environment variables.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -11,7 +11,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// "512M": a number, then nothing, K, M or G (powers of 1024). Nothing for what is not a size or does not fit.
+/// Reads a number, and K, M or G behind it (powers of 1024), as in "512M". Nothing if the text is no size, or one that does not fit.
 [[nodiscard]] inline std::optional<std::size_t> parse_size(const char* text) noexcept {
   std::size_t number = 0;
   const char* const end = text + std::strlen(text);

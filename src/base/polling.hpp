@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bounded waits: no runtime has one, so the question is asked again and again, ever more rarely.
+/// Bounded waits. No runtime offers one, so the library polls, with growing pauses.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -10,12 +10,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Asks `done()` until it says true or the deadline has passed; asks at least once, and at the deadline once more.
+/// Calls `done()` until it returns true or the deadline has passed: at least once, and once more at the deadline.
 template <class F>
 [[nodiscard]] bool poll_until(std::chrono::steady_clock::time_point deadline, F done) {
   using namespace std::chrono_literals;
   using clock = std::chrono::steady_clock;
-  for (int round = 0; round < 64; ++round) {  // what is nearly done should not pay for a sleep
+  for (int round = 0; round < 64; ++round) {  // work that is nearly complete should not cost a sleep
     if (done()) return true;
     if (clock::now() >= deadline) return false;
     std::this_thread::yield();

@@ -27,7 +27,6 @@ constinit std::atomic<pid_t> starting_process{0};
 constinit std::atomic<pid_t> exiting_thread{0};
 constinit std::atomic<void (*)() noexcept> fork_hook{nullptr};
 
-// Never destroyed: a static destructor elsewhere may still postpone something.
 struct Backlog {
   std::mutex mutex;
   std::vector<Postponed> items;
@@ -54,10 +53,11 @@ void become_forked_child() noexcept {
   if (const auto call = fork_hook.load(std::memory_order_acquire)) call();
 }
 
-/// The first thread starts, others wait for it. There is no std::call_once here: a child that was forked meanwhile would wait for ever.
+/// The first thread registers the handlers, the others wait for it. Not std::call_once: a child that is forked meanwhile would wait for
+/// ever.
 void start(const char* operation) {
   Phase found = phase.load(std::memory_order_acquire);
-  // The process is named before the phase says `starting`: a child that inherits that phase must see that its starter is not there.
+  // Stored before the phase becomes `starting`: a child that inherits that phase must see that the thread which starts is not there.
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
   if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
     pthread_atfork(nullptr, nullptr, become_forked_child);
@@ -69,7 +69,7 @@ void start(const char* operation) {
     std::this_thread::yield();
   }
   refuse_in_child(operation);
-  watch_thread_exit();
+  watch_main_thread();
 }
 
 void drain_backlog() noexcept {
@@ -90,7 +90,7 @@ void throw_forked(const char* operation) {
   throw_error(errc::forked, operation, "this process was forked from one that had used the runtime; use exec, or fork before first use");
 }
 
-void look_before(const char* operation) {
+void enter_slowly(const char* operation) {
   refuse_in_child(operation);
   if (in_host_function)
     throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
@@ -105,7 +105,7 @@ void look_before(const char* operation) {
     case Phase::forked:
       throw_forked(operation);
     case Phase::exiting:
-      // Another thread may still be at work while one exits; failing under its feet would turn an orderly exit into an abort.
+      // Other threads may still work while one thread exits. An exception there would turn an orderly exit into an abort.
       if (exiting_thread.load(std::memory_order_relaxed) == gettid()) throw_error(errc::not_permitted, operation, "the process is exiting");
   }
 }
@@ -126,7 +126,7 @@ void postpone(Postponed item) noexcept {
   try {
     backlog().items.push_back(item);
   } catch (const std::bad_alloc&) {
-    return;  // leaked: there is neither memory to remember it nor leave to destroy it here
+    return;  // the object is leaked: there is no memory to postpone it, and it must not be destroyed here
   }
   attention.fetch_or(attention_backlog, std::memory_order_release);
 }
@@ -144,14 +144,14 @@ void release(const Postponed& item) noexcept {
   }
 }
 
-void watch_thread_exit() {
-  // The main thread's thread_locals die before any static: the one moment at which 'statics begin to die' can be seen.
+void watch_main_thread() {
+  // The main thread's thread_local objects are destroyed before any static object. No other event shows that exit has begun.
   struct Sentinel {
     ~Sentinel() { begin_exit(); }
     bool armed = true;
   };
-  static thread_local constinit bool looked = false;
-  if (std::exchange(looked, true) || gettid() != getpid()) return;
+  static thread_local constinit bool is_known = false;
+  if (std::exchange(is_known, true) || gettid() != getpid()) return;
   thread_local Sentinel sentinel;
   static_cast<void>(sentinel.armed);
 }

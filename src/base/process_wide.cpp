@@ -15,7 +15,7 @@ struct Named {
   Named* next = nullptr;
 };
 constinit std::mutex mutex;
-constinit Named* all = nullptr;  // never freed: what a module keeps may be in use until the process ends
+constinit Named* all = nullptr;  // never freed: the objects may be in use until the process ends
 
 }  // namespace
 

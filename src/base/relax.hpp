@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A short pause in a loop that looks for a change.
+/// A short pause in a loop that polls.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// For sections of a few instructions that call nothing: a third of a mutex's cost when nobody contends.
+/// For sections of a few instructions that call nothing. Without contention it costs a third of a mutex.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -13,7 +13,7 @@ class SpinLock {
  public:
   void lock() noexcept {
     while (held_.exchange(true, std::memory_order_acquire))
-      while (held_.load(std::memory_order_relaxed)) std::this_thread::yield();  // its holder may have lost its core
+      while (held_.load(std::memory_order_relaxed)) std::this_thread::yield();  // the thread that holds it may have lost its core
   }
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 

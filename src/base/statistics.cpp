@@ -12,7 +12,7 @@ constinit Counters counters{};
 LiveObjects live_objects() noexcept {
   const auto read = [](const std::atomic<std::size_t>& counter) { return counter.load(std::memory_order_relaxed); };
   const detail::Counters& now = detail::counters;
-  const std::size_t destroyed = read(now.host_functions_destroyed);  // read first: it never runs ahead of what was made
+  const std::size_t destroyed = read(now.host_functions_destroyed);  // read first, so that it is not larger than the other
   const std::size_t made = read(now.host_functions_made);
   return {.streams = read(now.streams),
           .events = read(now.events),

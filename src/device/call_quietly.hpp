@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runtime calls of destructors.
+/// Runtime calls that destructors make.
 #pragma once
 
 #include "base/check.hpp"

@@ -19,14 +19,14 @@ thread_local constinit int noted_device = -1;
 
 namespace {
 
-/// The streams set for the devices that are not current on this thread; made when a second device comes into play.
+/// The streams set for the devices that are not current on this thread; made when the thread uses a second device.
 using Others = std::array<CurrentStream, max_devices>;
-// Not a thread_local object, which a user's thread_local guard could outlive: such a guard makes a new table while the thread ends.
+// A pointer, because a user's thread_local guard could outlive a thread_local table: then a new table is made while the thread ends.
 thread_local constinit Others* others = nullptr;
 
 void delete_others(void*) { delete std::exchange(others, nullptr); }
 
-/// Makes the table where a second device may come into play, so that nothing on the way out of a scope has to. @throws std::bad_alloc
+/// Makes the table if there may be a second device, so that the way out of a scope need not allocate. @throws std::bad_alloc
 void reserve_others() {
   if (others != nullptr || single_device()) return;
   others = new Others{};
@@ -52,7 +52,7 @@ void set_stream_on(int device, CurrentStream stream) noexcept try {
 
 namespace {
 
-/// In a forked child: the thread has neither a current device nor a current stream, and the next read refuses.
+/// For a forked child: the thread has neither a current device nor a current stream, so that the next read asks, and is refused.
 void forget_current_device() noexcept {
   noted_device = -1;
   current = {};
@@ -86,7 +86,7 @@ int read_current_device(const char* operation) {
 void change_current_device(int device, const char* operation) {
   if (!in_host_function && (!single_device() || noted_device < 0)) {
     if (const backend::status s = backend::set_device(device); s != backend::ok) {
-      int found = device;  // it may have been done all the same
+      int found = device;  // the call may have taken effect all the same
       if (noted_device >= 0 && backend::get_device(found) == backend::ok && found == device) set_device_back(noted_device);
       throw_status(s, operation);
     }
@@ -95,7 +95,7 @@ void change_current_device(int device, const char* operation) {
 }
 
 void restore_current_device(int device) noexcept {
-  if (is_forked_child()) return;  // the thread stays without a current device
+  if (is_forked_child()) return;  // forget_current_device() stays in effect
   if (!in_host_function && !single_device() && release_mode() == Release::now) set_device_back(device);
   note_device(device);
 }

@@ -3,8 +3,8 @@
 
 #include "base/process.hpp"
 #include "device/current_device.hpp"
+#include "device/device_call.hpp"
 #include "device/device_table.hpp"
-#include "device/scoped_device.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -20,7 +20,7 @@ constinit std::atomic<int> known_device_count{0};
 namespace {
 
 backend::status count_devices(int& count) noexcept {
-  count = 0;  // some runtimes leave it untouched when they fail
+  count = 0;  // some runtimes leave it as it was when they fail
   const backend::status s = backend::device_count(count);
   if (s != backend::ok) {
     backend::forget_error(s);
@@ -38,15 +38,15 @@ struct Known {
 };
 constinit Known known[max_devices];
 
-int attribute(const Device& device, backend::Attribute which, const char* operation) {
-  enter(operation);
-  require_device(device.ordinal(), operation);
+[[nodiscard]] int attribute_of(int device, backend::Attribute which, const char* operation) {
+  const DeviceCall call{device, operation};
   int value = 0;
-  check(backend::device_attribute(value, which, device.ordinal()), operation);
+  call.check(backend::device_attribute(value, which, device));
   return value;
 }
 
-[[nodiscard]] bool known_to_have(std::atomic<signed char>& known_answer, backend::Attribute which, int device) {
+/// Asks the runtime once.
+[[nodiscard]] bool has_attribute(std::atomic<signed char>& known_answer, backend::Attribute which, int device) {
   signed char answer = known_answer.load(std::memory_order_relaxed);
   if (answer < 0) {
     int value = 0;
@@ -70,7 +70,7 @@ void require_device(int device, const char* operation) {
   if (device >= 0 && device < count) [[likely]]
     return;
   if (count == 0) {
-    // Asked once more, for the reason: that there are none, or that the runtime could not say.
+    // Asks once more for the reason: there is no device, or the runtime could not say.
     const backend::status s = count_devices(count);
     const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device || backend::classify(s) == errc::driver_too_old;
     if (!is_none) throw_status(s, operation);
@@ -97,10 +97,10 @@ PriorityRange priority_range_of(int device, const char* operation) {
   return {static_cast<int>(static_cast<std::uint32_t>(both >> 32)), static_cast<int>(static_cast<std::uint32_t>(both))};
 }
 
-bool has_memory_pools(int device) { return known_to_have(known[device].pools, backend::Attribute::memory_pools, device); }
-bool has_stream_values(int device) { return known_to_have(known[device].values, backend::Attribute::stream_memory_operations, device); }
+bool has_memory_pools(int device) { return has_attribute(known[device].pools, backend::Attribute::memory_pools, device); }
+bool has_stream_values(int device) { return has_attribute(known[device].values, backend::Attribute::stream_memory_operations, device); }
 bool reads_host_page_tables(int device) {
-  return known_to_have(known[device].page_tables, backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
+  return has_attribute(known[device].page_tables, backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
 }
 
 namespace {
@@ -121,15 +121,36 @@ void reach(int device, const void* pointer, const char* operation) {
 
 void forget_reach(int device, int owner) noexcept { reached[device][owner].store(false, std::memory_order_release); }
 
+namespace {
+
+constexpr const char* counting = "count the devices";
+
+/// What to do about a runtime that shows no device.
+[[nodiscard]] const char* advice_for(errc code) {
+  const auto [runtime_version, driver_version] = runnel::runtime_version();
+  const bool has_driver = driver_version > 0;
+  // CUDA gives one code for a driver that is too old and for none.
+  if (code == errc::driver_too_old || (has_driver && (code != errc::no_device || driver_version < runtime_version)))
+    return "install a newer driver, or build runnel with an older toolkit";
+  if (has_driver) return "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES does not hide it";
+  return "install the device's driver, or build runnel with -Dgpu_backend=host";
+}
+
+/// Grants or revokes the device's access to the pool of `peer`: peer access alone does not cover memory that is allocated in stream order.
+void allow_pool_access(const DeviceCall& call, int peer, bool allow) {
+  if (has_memory_pools(peer)) call.check(backend::allow_pool_access(peer, call.device(), allow));
+}
+
+}  // namespace
 }  // namespace detail
 
 int Device::count() {
-  detail::enter("count the devices");
+  detail::enter(detail::counting);
   return detail::device_count();
 }
 
 std::string Device::why_none() {
-  detail::enter("count the devices");
+  detail::enter(detail::counting);
   int count = 0;
   const backend::status s = detail::count_devices(count);
   if (count > 0) return "";
@@ -139,83 +160,72 @@ std::string Device::why_none() {
   reason += " (";
   reason += backend::error_name(s);
   reason += ", " + std::to_string(s) + "): ";
-  const errc code = backend::classify(s);
-  const auto [runtime_version, driver_version] = runnel::runtime_version();
-  const bool has_driver = driver_version > 0;
-  // CUDA gives one code for a driver that is too old and for none.
-  if (code == errc::driver_too_old || (has_driver && (code != errc::no_device || driver_version < runtime_version)))
-    return reason + "install a newer driver, or build runnel with an older toolkit";
-  if (has_driver) return reason + "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES does not hide it";
-  return reason + "install the device's driver, or build runnel with -Dgpu_backend=host";
+  return reason + detail::advice_for(backend::classify(s));
 }
 
 Device Device::current() {
-  detail::enter("ask for the current device");
-  return Device{detail::read_current_device("ask for the current device")};
+  constexpr const char* operation = "ask for the current device";
+  detail::enter(operation);
+  return Device{detail::read_current_device(operation)};
 }
 
 void Device::use() const {
-  detail::enter("make a device current");
-  detail::require_device(ordinal_, "make a device current");
-  detail::change_current_device(ordinal_, "make a device current");
+  const detail::DeviceCall call{ordinal_, "make a device current"};
+  detail::change_current_device(ordinal_, call.operation());
 }
 
 std::string Device::name() const {
-  constexpr const char* operation = "ask for a device's name";
-  detail::enter(operation);
-  detail::require_device(ordinal_, operation);
+  const detail::DeviceCall call{ordinal_, "ask for a device's name"};
   char text[256] = {};
-  detail::check(backend::device_name(text, sizeof text, ordinal_), operation);
+  call.check(backend::device_name(text, sizeof text, ordinal_));
   return text;
 }
 
 MemoryInfo Device::memory_info() const {
-  constexpr const char* operation = "ask for a device's memory";
-  detail::enter(operation);
-  detail::require_device(ordinal_, operation);
-  const detail::ScopedDevice on{ordinal_, operation};
+  const detail::CurrentDeviceCall call{ordinal_, "ask for a device's memory"};
   MemoryInfo info{};
-  detail::check(backend::memory_info(info.free, info.total), operation);
+  call.check(backend::memory_info(info.free, info.total));
   return info;
 }
 
 PriorityRange Device::priority_range() const {
-  detail::enter("ask for a device's priority range");
-  return detail::priority_range_of(ordinal_, "ask for a device's priority range");
+  constexpr const char* operation = "ask for a device's priority range";
+  detail::enter(operation);
+  return detail::priority_range_of(ordinal_, operation);
 }
 
 int Device::async_engine_count() const {
-  return detail::attribute(*this, backend::Attribute::async_engine_count, "ask for a device's copy engines");
+  return detail::attribute_of(ordinal_, backend::Attribute::async_engine_count, "ask for a device's copy engines");
 }
 int Device::multiprocessor_count() const {
-  return detail::attribute(*this, backend::Attribute::multiprocessor_count, "ask for a device's multiprocessors");
+  return detail::attribute_of(ordinal_, backend::Attribute::multiprocessor_count, "ask for a device's multiprocessors");
 }
-int Device::hardware_queues() const { return detail::attribute(*this, backend::Attribute::hardware_queues, "ask for a device's queues"); }
+int Device::hardware_queues() const {
+  return detail::attribute_of(ordinal_, backend::Attribute::hardware_queues, "ask for a device's queues");
+}
 bool Device::can_map_host_memory() const {
-  return detail::attribute(*this, backend::Attribute::can_map_host_memory, "ask whether a device maps host memory") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::can_map_host_memory, "ask whether a device maps host memory") != 0;
 }
 bool Device::pageable_memory_access() const {
-  return detail::attribute(*this, backend::Attribute::pageable_memory_access, "ask whether a device reads ordinary memory") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access, "ask whether a device reads ordinary memory") != 0;
 }
 bool Device::pageable_memory_access_uses_host_page_tables() const {
-  return detail::attribute(*this, backend::Attribute::pageable_memory_access_uses_host_page_tables,
-                           "ask whether a device uses the host's page tables") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access_uses_host_page_tables,
+                              "ask whether a device uses the host's page tables") != 0;
 }
 bool Device::stream_memory_operations() const {
-  return detail::attribute(*this, backend::Attribute::stream_memory_operations, "ask whether streams can wait for values") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::stream_memory_operations, "ask whether streams can wait for values") != 0;
 }
 bool Device::memory_pools() const {
-  return detail::attribute(*this, backend::Attribute::memory_pools, "ask whether a device has memory pools") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::memory_pools, "ask whether a device has memory pools") != 0;
 }
 
 bool Device::can_access_peer(Device peer) const {
-  constexpr const char* operation = "ask for peer access";
-  detail::enter(operation);
-  detail::require_device(ordinal_, operation);
-  detail::require_device(peer.ordinal_, operation);
+  const detail::DeviceCall call{ordinal_, "ask for peer access"};
+  detail::require_device(peer.ordinal_, call.operation());
   if (ordinal_ == peer.ordinal_) return true;
   int can = 0;
-  detail::check(backend::can_access_peer(can, ordinal_, peer.ordinal_), operation);
+  call.check(backend::can_access_peer(can, ordinal_, peer.ordinal_));
   return can != 0;
 }
 
@@ -223,26 +233,22 @@ void Device::enable_peer_access(Device peer) const {
   constexpr const char* operation = "enable peer access";
   if (!can_access_peer(peer)) detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
   if (ordinal_ == peer.ordinal_) return;
-  const detail::ScopedDevice on{ordinal_, operation};
-  detail::check(backend::enable_peer_access(peer.ordinal_), operation);
-  if (detail::has_memory_pools(peer.ordinal_)) detail::check(backend::allow_pool_access(peer.ordinal_, ordinal_, true), operation);
+  const detail::CurrentDeviceCall call{ordinal_, operation};
+  call.check(backend::enable_peer_access(peer.ordinal_));
+  detail::allow_pool_access(call, peer.ordinal_, true);
 }
 
 void Device::disable_peer_access(Device peer) const {
-  constexpr const char* operation = "disable peer access";
   if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
-  const detail::ScopedDevice on{ordinal_, operation};
-  detail::check(backend::disable_peer_access(peer.ordinal_), operation);
-  if (detail::has_memory_pools(peer.ordinal_)) detail::check(backend::allow_pool_access(peer.ordinal_, ordinal_, false), operation);
+  const detail::CurrentDeviceCall call{ordinal_, "disable peer access"};
+  call.check(backend::disable_peer_access(peer.ordinal_));
+  detail::allow_pool_access(call, peer.ordinal_, false);
   detail::forget_reach(ordinal_, peer.ordinal_);
 }
 
 void Device::synchronize() const {
-  constexpr const char* operation = "wait for a device";
-  detail::enter(operation);
-  detail::require_device(ordinal_, operation);
-  const detail::ScopedDevice on{ordinal_, operation};
-  detail::check(backend::device_synchronize(), operation);
+  const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
+  call.check(backend::device_synchronize());
 }
 
 RuntimeVersion runtime_version() {

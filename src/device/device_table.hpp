@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is known of each device once asked: the count and the priority range never change while the process runs.
+/// What the runtime said of each device. Counts, priority ranges and attributes never change while the process runs, so they are asked
+/// once.
 #pragma once
 
 #include "base/check.hpp"
@@ -10,12 +11,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Devices beyond this are not shown; runtimes show 64 at most.
+/// Further devices are not shown; runtimes show 64 at most.
 inline constexpr int max_devices = 64;
 
 extern constinit std::atomic<int> known_device_count;  // 0 until asked
 
-/// The count, asked once; 0 is asked again, since a device may turn up with the next environment or driver.
+/// Asked once, and again while it is 0: a device may appear with another environment or driver.
 [[nodiscard]] int device_count() noexcept;
 [[nodiscard]] inline bool single_device() noexcept { return known_device_count.load(std::memory_order_relaxed) == 1; }
 
@@ -27,10 +28,11 @@ void require_device(int device, const char* operation);
 [[nodiscard]] bool has_stream_values(int device);
 [[nodiscard]] bool reads_host_page_tables(int device);
 
-/// Lets streams of `device` reach what is allocated in stream order on the device that owns `pointer`, if it is another one that they can
-/// reach at all: runtimes that give all other memory one address space ask for this by name. Costs nothing where there is one device.
+/// Lets streams of `device` reach memory that was allocated in stream order, if another device owns `pointer` that `device` can reach at
+/// all: the runtimes want this for memory of their pools, although all other memory is reached without. With a single device it does
+/// nothing.
 void reach(int device, const void* pointer, const char* operation);
-/// The next `reach` asks again.
+/// Makes the next `reach` ask the runtime again.
 void forget_reach(int device, int owner) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Makes a device current for the runtime calls of a scope; costs nothing where there is one device only.
+/// Makes a device current for the runtime calls of a scope. With a single device it does nothing.
 #pragma once
 
 #include "base/check.hpp"
@@ -9,8 +9,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Where nobody can be told of a failure. A call that fails once may work the next time, and leaving the thread on another device would
-/// send all its later work there.
+/// For places that cannot report a failure. A call that fails once may work the second time; and if the thread stayed on another device,
+/// all its later work would go there.
 inline void set_device_back(int device) noexcept {
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (succeeded_or_forget(backend::set_device(device))) return;
@@ -28,11 +28,11 @@ class ScopedDevice {
     if (found_ == device) {
       found_ = -1;
     } else if (const backend::status s = backend::set_device(device); s != backend::ok) {
-      set_device_back(found_);  // it may have been done all the same
+      set_device_back(found_);  // the call may have taken effect all the same
       throw_status(s, operation);
     }
   }
-  /// For destructors: goes on where it cannot switch.
+  /// For destructors: goes on if it cannot switch.
   ScopedDevice(int device, NoThrow) noexcept {
     if (single_device()) return;
     if (!succeeded_or_forget(backend::get_device(found_)) || found_ == device)

@@ -4,6 +4,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/call_quietly.hpp"
+#include "device/device_call.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -208,7 +209,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   Slot& slot = live_slot(stream);
   require_own_thread(slot, operation);
   if (bytes == 0) return nullptr;
-  watch_thread_exit();
+  watch_main_thread();
   const int device = slot.device;
   if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
   try {
@@ -250,7 +251,7 @@ void* allocate_managed(std::size_t bytes, Device device) {
   enter(operation);
   require_device(device.ordinal(), operation);
   if (bytes == 0) return nullptr;
-  watch_thread_exit();
+  watch_main_thread();
   const ScopedDevice on{device.ordinal(), operation};
   const RelaxedCapture relaxed;
   void* block = nullptr;
@@ -302,11 +303,10 @@ DeviceStatistics device_statistics(Device device) {
 }
 
 void set_release_threshold(Device device, std::size_t bytes) {
-  constexpr const char* setting = "set what a memory pool keeps";
-  detail::enter(setting);
-  detail::require_device(device.ordinal(), setting);
-  if (!detail::has_memory_pools(device.ordinal())) detail::throw_error(errc::not_supported, setting, "the device has no memory pools");
-  detail::check(backend::set_release_threshold(device.ordinal(), bytes), setting);
+  const detail::DeviceCall call{device.ordinal(), "set what a memory pool keeps"};
+  if (!detail::has_memory_pools(call.device()))
+    detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+  call.check(backend::set_release_threshold(call.device(), bytes));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -47,7 +47,7 @@ void add(std::uintptr_t begin, std::uintptr_t end) {
 
 HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
   detail::enter(operation);
-  detail::watch_thread_exit();
+  detail::watch_main_thread();
   detail::require_device(0, operation);
   if (pointer == nullptr || bytes == 0) detail::throw_error(errc::invalid_argument, operation, "there is no memory: null, or 0 bytes");
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);

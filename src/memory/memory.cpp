@@ -3,7 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/process.hpp"
-#include "device/scoped_device.hpp"
+#include "device/device_call.hpp"
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -25,12 +25,9 @@ std::size_t bytes_for(std::size_t count, std::size_t size) {
 }
 
 void* mapped_pointer(void* pointer, Device device) {
-  constexpr const char* operation = "ask where a device sees pinned memory";
-  enter(operation);
-  require_device(device.ordinal(), operation);
-  const ScopedDevice on{device.ordinal(), operation};
+  const CurrentDeviceCall call{device.ordinal(), "ask where a device sees pinned memory"};
   void* on_device = nullptr;
-  check(backend::host_device_pointer(on_device, pointer), operation);
+  call.check(backend::host_device_pointer(on_device, pointer));
   return on_device;
 }
 

@@ -111,7 +111,7 @@ bool note_pinned_use(const void* pointer, std::size_t bytes, StreamUse use) {
 void* allocate_pinned(std::size_t bytes, bool write_combined) {
   if (bytes == 0) return nullptr;
   enter(operation);
-  watch_thread_exit();
+  watch_main_thread();
   require_device(0, operation);
   constexpr std::size_t looked_at = 8;
   bytes = round_up(bytes);

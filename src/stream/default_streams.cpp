@@ -5,7 +5,7 @@
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "base/thread_end.hpp"
-#include "device/device_table.hpp"
+#include "device/device_call.hpp"
 #include "stream/slots.hpp"
 #include "stream/uses.hpp"
 
@@ -73,13 +73,11 @@ StreamRef default_stream_of(int device) {
 }  // namespace detail
 
 StreamRef StreamRef::per_thread_default(Device device) {
-  constexpr const char* operation = "get the thread's default stream";
-  detail::enter(operation);
-  detail::require_device(device.ordinal(), operation);
-  detail::Slot*& slot = detail::this_threads_defaults()[static_cast<std::size_t>(device.ordinal())];
+  const detail::DeviceCall call{device.ordinal(), "get the thread's default stream"};
+  detail::Slot*& slot = detail::this_threads_defaults()[static_cast<std::size_t>(call.device())];
   if (slot == nullptr) {
     detail::Slot* const fresh = detail::take_slot();
-    detail::make_default(*fresh, device.ordinal(), backend::per_thread_default_stream());
+    detail::make_default(*fresh, call.device(), backend::per_thread_default_stream());
     fresh->thread = detail::this_thread_mark();
     detail::publish_default(fresh);
     slot = fresh;
@@ -88,9 +86,8 @@ StreamRef StreamRef::per_thread_default(Device device) {
 }
 
 StreamRef Device::default_stream() const {
-  detail::enter("get a default stream");
-  detail::require_device(ordinal_, "get a default stream");
-  return detail::default_stream_of(ordinal_);
+  const detail::DeviceCall call{ordinal_, "get a default stream"};
+  return detail::default_stream_of(call.device());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

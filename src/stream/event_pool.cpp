@@ -39,7 +39,7 @@ native::event take_event(int device, backend::EventKind kind, const char* operat
       return event;
     }
   }
-  watch_thread_exit();
+  watch_main_thread();
   const ScopedDevice on{device, operation};
   native::event event{};
   check(backend::event_create(event, kind), operation);

@@ -71,7 +71,7 @@ class SlotReservation {
 Slot* create_stream(Device device, const StreamOptions& options) {
   constexpr const char* operation = "create a stream";
   enter(operation);
-  watch_thread_exit();
+  watch_main_thread();
   const PriorityRange range = priority_range_of(device.ordinal(), operation);
   SlotReservation reservation;
   const ScopedDevice on{device.ordinal(), operation};
@@ -116,7 +116,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership
   enter(wrapping);
   const NativeStream stream = native_stream_of(handle, device);
   const bool take = ownership == Ownership::take;
-  if (take) watch_thread_exit();
+  if (take) watch_main_thread();
   Slot* slot = nullptr;
   Wrapped answer = wrap_handle(slot, stream, take);
   if (answer == Wrapped::needs_slot) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// THE WAIST: all that a backend must provide. Each function makes one call of the runtime, returns its status, takes native handles
-/// and plain types, and touches no state of the library. Ownership, argument checks, device switching, event reuse and exceptions
-/// are written once, above. Completeness is the linker's job. "Current device" is the runtime's, of the calling thread.
+/// THE WAIST: the functions that a backend must provide. A function stands for one call of the runtime: it takes native handles and plain
+/// types, returns the runtime's status, decides nothing, and touches no state of the library. A few make a second call, because the runtime
+/// needs two for the purpose: the pool functions find the device's pool first; enabling or disabling peer access clears the error "it is so
+/// already"; and a driver function is looked up at its first use. Ownership, argument checks, device switching, event reuse and exceptions
+/// are written once, above. The linker checks that a backend is complete. "The current device" is the calling thread's, as the runtime
+/// knows it.
 #pragma once
 
 #include <runnel/error.hpp>
@@ -20,12 +23,12 @@ inline constexpr status ok = 0;
 // Errors
 /// The portable code of a status.
 [[nodiscard]] errc classify(status) noexcept;
-/// As in "cudaErrorMemoryAllocation"; a literal or a string that lives as long as the process.
+/// The runtime's own name, as in "cudaErrorMemoryAllocation". The string lives as long as the process.
 [[nodiscard]] const char* error_name(status) noexcept;
 [[nodiscard]] const char* error_text(status) noexcept;
-/// Clears the thread's last error if it is this one, so that a user's own pending error stays.
+/// Clears the thread's last error if it is this one. A pending error of the user's own calls stays.
 void forget_error(status) noexcept;
-/// Whether a query was answered with "not finished yet", which is no error.
+/// Whether the status is a query's answer "not finished yet", which is no error.
 [[nodiscard]] bool is_not_ready(status) noexcept;
 
 // Devices
@@ -66,25 +69,25 @@ enum class Attribute {
 [[nodiscard]] status stream_priority(native::stream, int& priority) noexcept;
 [[nodiscard]] status stream_is_blocking(native::stream, bool& blocking) noexcept;
 [[nodiscard]] status stream_device(native::stream, int& device) noexcept;
-/// Whether what is submitted goes into a graph instead of being done. Leaves the capture as it is, also where that is broken already.
+/// Whether submitted work goes into a graph instead of being run. The question does not change the capture, not even a broken one.
 [[nodiscard]] status stream_is_capturing(native::stream, bool& capturing) noexcept;
-/// What a thread may call while streams are captured. Calls that are not part of any stream's order (to allocate, to free, to ask) are
-/// refused, and break the capture off: in `global`, of the thread's own captures and of other threads' global ones; in `own_only`, of the
-/// thread's own; in `relaxed`, none. Captures that were begun as relaxed do not count.
+/// What a thread may call while streams are captured. Calls outside every stream's order (allocations, frees, queries) are refused, and
+/// invalidate captures: in the mode `global` the thread's own captures and other threads' global ones, in `own_only` the thread's own, in
+/// `relaxed` none. Captures that were begun as relaxed do not count.
 enum class CaptureMode { global, own_only, relaxed };
 /// Swaps the calling thread's mode with this one.
 [[nodiscard]] status exchange_capture_mode(CaptureMode& mode) noexcept;
 /// Calls `function(data)` once, after earlier work and before later work.
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;
-/// Whether functions that wait in a stream are never called once the device is lost.
+/// Whether the runtime never calls the functions that wait in a stream once the device is lost.
 [[nodiscard]] bool forgets_host_functions() noexcept;
-// Values in pinned memory, where the device has stream_memory_operations
-/// Later work waits until the value is at least this, as a cyclic difference.
+// Values in pinned memory. Requires: the device has stream_memory_operations.
+/// Makes later work wait until the number at `place` is at least `value`, as a cyclic difference.
 [[nodiscard]] status stream_wait_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;
-/// After earlier work, and what it has written, is done.
+/// Writes the value once earlier work is complete and its writes are visible.
 [[nodiscard]] status stream_write_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;
 
-// Names for profilers; they do nothing where there is none
+// Names for profilers; without a profiler these do nothing
 void name_stream(native::stream, const char* name) noexcept;
 void push_range(const char* name) noexcept;
 void pop_range() noexcept;
@@ -105,14 +108,14 @@ struct EventKind {
 
 // Memory
 [[nodiscard]] status malloc_host(void*&, std::size_t bytes) noexcept;  // pinned, for every device, coherent
-/// The same, faster to write for the host and to read for devices, and very slow to read for the host; where there is no such memory, the
-/// same.
+/// Pinned memory that is faster to write for the host and to read for devices, but very slow to read for the host. A backend without such
+/// memory returns plain pinned memory.
 [[nodiscard]] status malloc_host_write_combined(void*&, std::size_t bytes) noexcept;
-[[nodiscard]] status free_host(void*) noexcept;  // of either
-/// Pins memory that is there already, for every device.
+[[nodiscard]] status free_host(void*) noexcept;  // memory of either kind
+/// Pins existing memory, for every device.
 [[nodiscard]] status register_host(void*, std::size_t bytes) noexcept;
 [[nodiscard]] status unregister_host(void*) noexcept;
-/// Where the current device sees pinned memory.
+/// The address of pinned memory on the current device.
 [[nodiscard]] status host_device_pointer(void*& on_device, void* on_host) noexcept;
 [[nodiscard]] status malloc_device(void*&, std::size_t bytes) noexcept;  // on the current device
 /// Waits for the device.
@@ -122,7 +125,7 @@ struct EventKind {
 [[nodiscard]] status free_async(void*, native::stream) noexcept;
 /// How many bytes the device's pool keeps when a stream or device is waited for.
 [[nodiscard]] status set_release_threshold(int device, std::size_t bytes) noexcept;
-/// Whether `peer` reaches what is allocated on `device` in stream order: its pool asks for more than peer access.
+/// Grants or revokes `peer` access to `device`'s pool, for which peer access alone does not suffice.
 [[nodiscard]] status allow_pool_access(int device, int peer, bool allow) noexcept;
 [[nodiscard]] status pointer_info(PointerInfo&, const void*) noexcept;
 
@@ -132,15 +135,15 @@ struct EventKind {
                                    std::size_t height, native::stream) noexcept;
 [[nodiscard]] status copy_peer_async(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
                                      native::stream) noexcept;
-/// `count` copies in no order among themselves, none from or to ordinary memory. errc::not_supported, with nothing done, where there is
-/// no such call, or none for this stream.
+/// `count` copies, in no order among themselves. Requires: none is from or to pageable memory. errc::not_supported, with nothing enqueued,
+/// if the runtime has no such call, or none for this stream.
 [[nodiscard]] status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
                                       native::stream) noexcept;
 /// `count` elements of `width` bytes, 1, 2 or 4, each set to the low bytes of `value`; `to` is aligned to the width.
 [[nodiscard]] status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream) noexcept;
 [[nodiscard]] status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
                                    native::stream) noexcept;
-/// Whether a copy from or to ordinary host memory returns before the data has moved.
+/// Whether a copy from or to pageable memory returns before the data has moved.
 [[nodiscard]] bool copies_pageable_asynchronously() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::backend

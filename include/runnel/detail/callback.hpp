@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is needed of `std::function<void(Argument)>`, without <functional>, which costs each file that includes runnel a tenth of a second.
+/// The part of `std::function<void(Argument)>` that is needed here, without <functional>, which would add a tenth of a second to the
+/// compilation of every file that includes runnel.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A callable on its way into a stream: one heap block, run once and destroyed once, whoever gets to do it.
+/// A callable on its way into a stream: one heap block, which is run once and destroyed once, on any thread.
 #pragma once
 
 #include <runnel/detail/stream_slot.hpp>
@@ -15,12 +15,12 @@ namespace runnel::inline RUNNEL_ABI::detail {
 struct HostFunction {
   void (*run)(HostFunction&);  // may throw
   void (*destroy)(HostFunction*) noexcept;
-  StreamSlot* slot = nullptr;  // where an exception goes, if that stream is still alive
+  StreamSlot* slot = nullptr;  // keeps an exception for this stream, if it has not ended
   std::uint64_t id = 0;
-  std::uint64_t label = 0;  // of the thread that launched it
+  std::uint64_t label = 0;  // host_function_label of the thread that launched it
 };
 
-// Made on one thread and destroyed on another, at a high rate: they have an allocator of their own.
+// Host functions are made on one thread and destroyed on another, at a high rate, so they have an allocator of their own.
 [[nodiscard]] void* allocate_block(std::size_t bytes);
 void free_block(void* block, std::size_t bytes) noexcept;
 
@@ -44,7 +44,7 @@ template <class F>
   return new HostFunctionOf<std::decay_t<F>>{std::forward<F>(function)};
 }
 
-/// True for a null function pointer and for an empty `std::function` or alike; a lambda is never empty.
+/// True for a null function pointer, and for an empty `std::function` or similar type; a lambda is never empty.
 template <class F>
 [[nodiscard]] bool is_empty_callable(const F& function) {
   if constexpr (std::is_pointer_v<F>)
@@ -55,7 +55,7 @@ template <class F>
     return false;
 }
 
-/// Enqueues it; owns it from the call on, also when the call throws.
+/// Enqueues the function. Takes ownership of it, also if the call throws.
 void launch(StreamSlot* slot, std::uint64_t id, HostFunction* function);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

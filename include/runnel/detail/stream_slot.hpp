@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a StreamRef points to. Slots are never freed, only reused under a new id: so a stale view is seen with one load, never passed
-/// to the runtime, which may have given the handle away again or (HIP 7) no longer checks it.
+/// The slot that a StreamRef points to. Slots are never freed, only reused under a new id. So one load detects a stale view, whose handle
+/// is never passed to the runtime: the runtime may have given the handle to another stream, or (HIP 7) no longer checks it.
 #pragma once
 
 #include <runnel/native.hpp>
@@ -11,16 +11,16 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Something that other code keeps with a stream: it goes when the stream does, before the native handle.
+/// An object that other code keeps with a stream. It is destroyed when the stream ends, before the native handle.
 struct Attachment {
   const void* key;  ///< an address that only this kind of attachment has
-  /// Called outside host functions; never called where the runtime may not be, as in a forked child or while the process exits.
+  /// Called outside host functions, and only where the runtime may be called: not in a forked child, nor while the process exits.
   void (*destroy)(Attachment*) noexcept;
   Attachment* next = nullptr;
 };
 
-/// What is needed of `std::atomic` here, without the thousands of lines of <atomic>. An order is std::memory_order or the compiler's number
-/// for it, which are the same.
+/// The part of `std::atomic` that is needed here, without the thousands of lines of <atomic>. An order is a std::memory_order or the
+/// compiler's number for it, which are the same.
 template <class T>
 class Atomic {
  public:
@@ -42,7 +42,7 @@ struct StreamSlot {
   native::stream handle{};
   Atomic<std::uint64_t> id{0};  // 0 while the slot is free
   int device = 0;
-  bool owned = false;  // a Stream owns the handle, and destroys it in the end
+  bool owned = false;  // a Stream owns the handle, which is destroyed with it
   bool blocking = false;
   bool is_default = false;  // the handle means "of the current device" (or thread): set the device before using it
   char name[32] = {};
@@ -59,7 +59,7 @@ struct Access;
   while (found != nullptr && found->key != key) found = found->next;
   return found;
 }
-/// From here on the stream owns it. Two of one key are the caller's to prevent.
+/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no attachment of the same key.
 inline void attach(StreamSlot& slot, Attachment* attachment) noexcept {
   attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
   while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, __ATOMIC_RELEASE)) {
@@ -67,8 +67,8 @@ inline void attach(StreamSlot& slot, Attachment* attachment) noexcept {
 }
 [[noreturn]] void throw_dead_stream(std::uint64_t id);
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
-/// How a Stream refers to its slot, and whether it owns the native stream: in one word, so that a Stream stays as small as its view and a
-/// pointer.
+/// A Stream's reference to its slot, and whether the Stream owns the native stream: one word, so that a Stream is no larger than its view
+/// and a pointer.
 class SlotReference {
  public:
   constexpr SlotReference() noexcept = default;
@@ -81,11 +81,11 @@ class SlotReference {
   static_assert(alignof(StreamSlot) > 1);
   std::uintptr_t word_ = 0;
 };
-/// A Stream object no longer refers to the slot; an owner's native stream ends with it.
+/// Removes a Stream object's reference. If the Stream owned the native stream, that is destroyed.
 void drop_stream(SlotReference reference) noexcept;
 [[nodiscard]] std::string describe(const StreamSlot* slot, std::uint64_t id);
 
-/// now + timeout, without overflow; a negative or NaN timeout is none.
+/// now + timeout, without overflow. A timeout that is negative or NaN counts as 0.
 template <class Rep, class Period>
 [[nodiscard]] std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<Rep, Period> timeout) {
   using clock = std::chrono::steady_clock;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task_queue.hpp"
+
+#include "engine.hpp"
+#include "spin.hpp"
+
+#include <algorithm>
+
+namespace runnel::inline RUNNEL_ABI::host {
+
+void TaskQueueList::push_back(TaskQueuePtr queue) noexcept {
+  TaskQueue* const added = queue.get();
+  (first_ == nullptr ? first_ : last_->next_) = std::move(queue);
+  last_ = added;
+}
+
+TaskQueuePtr TaskQueueList::pop_front() noexcept {
+  TaskQueuePtr queue = std::move(first_);
+  first_ = std::move(queue->next_);
+  return queue;
+}
+
+TaskQueue::~TaskQueue() {
+  while (first_ != nullptr) delete std::exchange(first_, first_->next);
+  delete spare_;
+}
+
+void TaskQueue::add_block() noexcept {
+  TaskBlock* const block = std::exchange(spare_, nullptr);
+  block->next = nullptr;
+  (last_ == nullptr ? first_ : last_->next) = block;
+  last_ = block;
+  if (submitted_.load(std::memory_order_relaxed) >= room_until_) may_be_full_.store(true, std::memory_order_relaxed);
+}
+
+std::uint64_t TaskQueue::append(void (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work) {
+  std::uint64_t number = 0;
+  {
+    std::unique_lock lock{lock_};
+    const auto place = [&] { return submitted_.load(std::memory_order_relaxed) % TaskBlock::size; };
+    if (place() == 0 && spare_ == nullptr) {
+      lock.unlock();
+      auto fresh = std::make_unique<TaskBlock>();
+      lock.lock();
+      if (spare_ == nullptr) spare_ = fresh.release();
+    }
+    if (place() == 0) add_block();  // the last block is full
+    Task& task = last_->tasks[place()];
+    task.run = run;
+    move_in(task.payload, work);
+    number = submitted_.load(std::memory_order_relaxed) + 1;
+    submitted_.store(number, std::memory_order_release);
+    if (std::exchange(busy_, true)) return number;
+  }
+  host::start(shared_from_this());
+  return number;
+}
+
+void TaskQueue::submit_wait(const TaskQueuePtr& other, std::uint64_t until) {
+  if (other.get() == this || other->completed() >= until) return;
+  Wait wait{other, until};
+  const auto move_in = [](void* payload, void* from) noexcept { new (payload) Wait{std::move(*static_cast<Wait*>(from))}; };
+  append(nullptr, move_in, &wait);
+}
+
+bool TaskQueue::try_to_rest() noexcept {
+  if (!is_idle()) return false;
+  const std::lock_guard lock{lock_};
+  busy_ = !is_idle();
+  return !busy_;
+}
+
+Task& TaskQueue::front() noexcept {
+  const std::uint64_t done = completed_.load(std::memory_order_relaxed);
+  if (done == first_end_) {  // not "at each multiple": a Wait that holds the queue up is asked for twice
+    first_end_ += TaskBlock::size;
+    std::unique_ptr<TaskBlock> emptied{std::exchange(first_, first_->next)};
+    const std::lock_guard lock{lock_};
+    if (spare_ == nullptr) spare_ = emptied.release();
+  }
+  return first_->tasks[done % TaskBlock::size];
+}
+
+void TaskQueue::complete_one() noexcept {
+  // Sequentially consistent here and in announce_waiter(): either the waiter sees the new number, or this thread sees the waiter.
+  const std::uint64_t number = completed_.load(std::memory_order_relaxed) + 1;
+  completed_.store(number, std::memory_order_seq_cst);
+  if (first_awaited_.load(std::memory_order_seq_cst) <= number) [[unlikely]]
+    wake_waiters();
+}
+
+void TaskQueue::wake_waiters() noexcept {
+  for (TaskQueueList woken = take_woken(); !woken.is_empty();) host::start(woken.pop_front());
+}
+
+TaskQueueList TaskQueue::take_woken() noexcept {
+  const std::lock_guard lock{waiters_mutex_};
+  const std::uint64_t done = completed();
+  std::uint64_t first = none;
+  TaskQueueList woken, parked;
+  while (!parked_.is_empty()) {
+    TaskQueuePtr queue = parked_.pop_front();
+    const std::uint64_t number = queue->parked_for_;
+    if (number > done) first = std::min(first, number);
+    (number > done ? parked : woken).push_back(std::move(queue));
+  }
+  parked_ = std::move(parked);
+  waiters_wake_.notify_all();  // under the lock; a thread that has to wait longer announces its number again
+  first_awaited_.store(first, std::memory_order_seq_cst);
+  return woken;
+}
+
+bool TaskQueue::announce_waiter(std::uint64_t number) noexcept {
+  if (number < first_awaited_.load(std::memory_order_relaxed)) first_awaited_.store(number, std::memory_order_seq_cst);
+  return completed_.load(std::memory_order_seq_cst) < number;
+}
+
+bool TaskQueue::park(TaskQueuePtr queue, std::uint64_t number) noexcept {
+  const std::lock_guard lock{waiters_mutex_};
+  if (!announce_waiter(number)) return false;
+  queue->parked_for_ = number;
+  parked_.push_back(std::move(queue));
+  return true;
+}
+
+void TaskQueue::wait_until(std::uint64_t number, bool spin) {
+  const auto is_complete = [&] { return completed() >= number; };
+  if (is_complete() || (spin && spin_for(is_complete))) return;
+  std::unique_lock lock{waiters_mutex_};
+  while (announce_waiter(number)) waiters_wake_.wait(lock);
+}
+
+/// Waits until there is room for many tasks, so that a full queue does not wake its callers for each one.
+void TaskQueue::make_room() {
+  constexpr std::uint64_t batch = 1024;
+  const std::uint64_t all = submitted();
+  if (all - completed() >= most_pending) wait_until(all - most_pending + batch, false);
+  const std::lock_guard lock{lock_};
+  room_until_ = completed() + most_pending;
+  may_be_full_.store(submitted_.load(std::memory_order_relaxed) >= room_until_, std::memory_order_relaxed);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::host

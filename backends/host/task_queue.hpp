@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Queues of tasks, one for each stream, run by the engine (engine.hpp).
+///
+/// A queue's tasks are numbered from 1 in the order of submission. `completed() >= n` says that task n and all before it are complete. So
+/// an event is a queue and a number; to record one allocates nothing, and to wait for one that has happened costs nothing.
+#pragma once
+
+#include "base/spin_lock.hpp"
+
+#include <runnel/config.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::host {
+
+class TaskQueue;
+using TaskQueuePtr = std::shared_ptr<TaskQueue>;
+
+/// One piece of work, stored in the queue itself.
+struct alignas(64) Task {
+  static constexpr std::size_t room = 64 - sizeof(void*);
+
+  /// Runs what `payload` holds, and destroys it. Null: the payload is a Wait.
+  void (*run)(void* payload) noexcept;
+  alignas(void*) std::byte payload[room];
+};
+static_assert(sizeof(Task) == 64);
+
+/// Holds its queue up until another queue has completed task `until`. No thread waits meanwhile.
+struct Wait {
+  TaskQueuePtr queue;
+  std::uint64_t until;
+};
+
+/// Tasks are stored in blocks, so that most submissions allocate nothing.
+struct TaskBlock {
+  static constexpr std::size_t size = 63;
+  Task tasks[size];
+  TaskBlock* next = nullptr;
+};
+
+/// A list of queues, linked through the queues themselves, so that no operation allocates. A queue is in at most one list at a time.
+class TaskQueueList {
+ public:
+  [[nodiscard]] bool is_empty() const noexcept { return first_ == nullptr; }
+  void push_back(TaskQueuePtr queue) noexcept;
+  /// Requires: the list is not empty.
+  [[nodiscard]] TaskQueuePtr pop_front() noexcept;
+
+ private:
+  TaskQueuePtr first_;
+  TaskQueue* last_ = nullptr;
+};
+
+class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
+ public:
+  /// A queue holds at most about this many tasks that are not complete. A thread that submits more waits in `wait_for_room`.
+  static constexpr std::uint64_t most_pending = std::uint64_t{1} << 16;
+
+  explicit TaskQueue(int priority) noexcept : priority_{priority} {}
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
+  ~TaskQueue();
+
+  [[nodiscard]] int priority() const noexcept { return priority_; }
+  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool is_idle() const noexcept { return completed() >= submitted(); }
+
+  /// Enqueues work; returns its number. @throws std::bad_alloc, and then nothing was enqueued
+  template <class F>
+  std::uint64_t submit(F work) {
+    static_assert(sizeof(F) <= Task::room && std::is_nothrow_move_constructible_v<F>);
+    const auto run = [](void* payload) noexcept {
+      F& own = *static_cast<F*>(payload);
+      own();
+      own.~F();
+    };
+    const auto move_in = [](void* payload, void* from) noexcept { new (payload) F{std::move(*static_cast<F*>(from))}; };
+    return append(run, move_in, &work);
+  }
+  /// Enqueues a Wait, unless the other queue has come that far already. @throws std::bad_alloc, and then nothing was enqueued
+  void submit_wait(const TaskQueuePtr& other, std::uint64_t until);
+  /// Holds the calling thread while the queue is full.
+  /// Requires: the caller holds no lock that a task or a user of another stream may need.
+  void wait_for_room() {
+    if (may_be_full_.load(std::memory_order_relaxed)) [[unlikely]]
+      make_room();
+  }
+  /// Holds the calling thread until task `number` is complete. `spin`: polls for a few microseconds before it sleeps.
+  void wait_until(std::uint64_t number, bool spin);
+
+ private:
+  friend class Engine;
+  friend class Worker;
+  friend class TaskQueueList;
+
+  /// Appends a task; `move_in` moves `work` into its payload.
+  std::uint64_t append(void (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work);
+  /// Links a new last block. Requires: the lock is held, and there is a spare block.
+  void add_block() noexcept;
+  /// False if there is more to run. Else the queue is idle from then on, and any thread may start it.
+  [[nodiscard]] bool try_to_rest() noexcept;
+  /// The first task that is not complete. Requires: there is one.
+  [[nodiscard]] Task& front() noexcept;
+  void complete_one() noexcept;
+  void wake_waiters() noexcept;
+  /// Wakes the threads in `wait_until`, and removes the parked queues whose number is complete.
+  [[nodiscard]] TaskQueueList take_woken() noexcept;
+  /// Parks a queue behind this one until `number` is complete. False, and nothing changed, if it is complete already.
+  [[nodiscard]] bool park(TaskQueuePtr queue, std::uint64_t number) noexcept;
+  /// Announces a waiter for `number`; false if `number` is complete already. Requires: waiters_mutex_ is held.
+  [[nodiscard]] bool announce_waiter(std::uint64_t number) noexcept;
+  void make_room();
+
+  const int priority_;
+
+  detail::SpinLock lock_;                    // guards the end of the queue, busy_ and room_until_
+  std::atomic<bool> may_be_full_{false};     // beside the lock, which a submission takes next: so the check costs nothing
+  std::uint64_t room_until_ = most_pending;  // from this number on, a submission must look at completed_
+  bool busy_ = false;                        // a worker runs the queue, or the queue waits for a worker or another queue
+  TaskBlock* last_ = nullptr;
+  TaskBlock* spare_ = nullptr;                           // one empty block, kept for the next one that is needed
+  alignas(64) std::atomic<std::uint64_t> submitted_{0};  // not beside the lock, because the worker that runs the queue polls it
+
+  alignas(64) TaskBlock* first_ = nullptr;     // once there is a block, only the worker that runs the queue touches this
+  std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_
+  std::atomic<std::uint64_t> completed_{0};
+
+  std::mutex waiters_mutex_;  // guards all of the following members
+  std::condition_variable waiters_wake_;
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  std::atomic<std::uint64_t> first_awaited_{none};  // the smallest number that a waiter waits for, or a smaller one
+  TaskQueueList parked_;                            // the queues that wait for this one
+
+  TaskQueuePtr next_;             // in the list that this queue is in
+  std::uint64_t parked_for_ = 0;  // the number that this queue waits for while it is parked behind another one
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::host

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How every operation on a device reaches the runtime.
+#pragma once
+
+#include "base/check.hpp"
+#include "base/process.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// One operation on a device: the runtime may be called, and the device exists. It knows the operation's text, which goes into every
+/// exception. The current device does not matter; CurrentDeviceCall is for calls whose device is the current one.
+class DeviceCall {
+ public:
+  /// `operation` must be a literal, as in "ask for a device's name".
+  DeviceCall(int device, const char* operation) : operation_{operation}, device_{device} {
+    enter(operation);
+    require_device(device, operation);
+  }
+
+  [[nodiscard]] const char* operation() const noexcept { return operation_; }
+  [[nodiscard]] int device() const noexcept { return device_; }
+  /// @throws what the runtime says, if it refused
+  void check(backend::status status) const { detail::check(status, operation_); }
+
+ private:
+  const char* operation_;
+  int device_;
+};
+
+/// The same, with the device current for as long as this object lives.
+class CurrentDeviceCall : public DeviceCall {
+ public:
+  CurrentDeviceCall(int device, const char* operation) : DeviceCall{device, operation}, current_{device, operation} {}
+
+ private:
+  ScopedDevice current_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

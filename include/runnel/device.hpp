@@ -45,7 +45,7 @@ class Device {
   /// How many devices there are: 0 is an answer, also without a driver.
   [[nodiscard]] static int count();
   /// Why `count()` is 0, in one line that says what to do; "" where it is not.
-  [[nodiscard]] static std::string why_none();
+  [[nodiscard]] static std::string why_no_device();
   /// The calling thread's current device.
   [[nodiscard]] static Device current();
   /// Makes this the calling thread's current device.
@@ -69,13 +69,13 @@ class Device {
   /// Kernels can reach pinned host memory without a copy.
   [[nodiscard]] bool can_map_host_memory() const;
   /// The device can read ordinary host memory through its own means.
-  [[nodiscard]] bool pageable_memory_access() const;
+  [[nodiscard]] bool has_pageable_memory_access() const;
   /// The device reads ordinary host memory through the host's page tables, so that nothing is gained by pinning.
   [[nodiscard]] bool pageable_memory_access_uses_host_page_tables() const;
   /// Streams can wait for and write values in memory.
-  [[nodiscard]] bool stream_memory_operations() const;
+  [[nodiscard]] bool has_stream_memory_operations() const;
   /// Memory can be allocated and freed in stream order.
-  [[nodiscard]] bool memory_pools() const;
+  [[nodiscard]] bool has_memory_pools() const;
 
   /// Whether this device can read and write the peer's memory directly.
   [[nodiscard]] bool can_access_peer(Device peer) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Device memory in stream order for containers and allocators of others, and what is known of it.
+/// Device memory for other libraries' containers and allocators, and statistics of it.
 #pragma once
 
 #include <runnel/current.hpp>
@@ -10,22 +10,37 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Allocates and frees in stream order, without owning anything: a small value. Two resources of one device are the same.
+/// Device memory that was allocated through runnel. Sizes are in bytes, as the caller asked for them.
+struct DeviceStatistics {
+  std::size_t in_use;  ///< bytes allocated at this moment
+  std::size_t peak;    ///< the most that `in_use` ever was
+  std::size_t blocks;  ///< blocks allocated at this moment
+};
+
+/// Allocates and frees memory of one device in stream order. It is a small value that owns nothing: two resources of one device are equal.
 class DeviceResource {
  public:
-  static constexpr std::size_t max_alignment = 256;  ///< bytes; what every block has
+  static constexpr std::size_t max_alignment = 256;  ///< bytes; every block is aligned to this
 
-  /// Memory of `device`.
+  /// The memory of `device`.
   explicit constexpr DeviceResource(Device device) noexcept : device_{device} {}
 
-  /// Usable by work submitted to the stream from now on; null for 0 bytes. @throws errc::out_of_memory; errc::invalid_argument for another
-  /// device's stream and for an alignment that is not a power of 2 up to max_alignment
+  /// Allocates `bytes` bytes, for work submitted to `stream` from now on. Returns null for 0 bytes.
+  /// @throws errc::out_of_memory; errc::invalid_argument for a stream of another device and for an alignment that is not a power of 2 up
+  /// to max_alignment
   [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = max_alignment) const;
-  /// Freed after the work submitted to the stream so far, which any stream of the device may be. @throws as allocate()
+  /// Frees the block after the work submitted to `stream` so far; any stream of the device will do. Null is nothing to do.
+  /// @throws as allocate()
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const;
 
-  /// Whose memory it is.
+  /// The device whose memory it is.
   [[nodiscard]] constexpr Device device() const noexcept { return device_; }
+  /// What is allocated on the device through runnel, by any resource or buffer. Makes no runtime call.
+  [[nodiscard]] DeviceStatistics statistics() const;
+  /// Sets how many unused bytes the device's pool keeps when a stream is waited for (0 = give all back, default); the maximum of
+  /// std::size_t keeps everything. It applies to the whole device. @throws errc::not_supported if the device has no memory pools
+  void set_release_threshold(std::size_t bytes) const;
+
   friend constexpr bool operator==(DeviceResource, DeviceResource) noexcept = default;
 
  private:
@@ -33,18 +48,5 @@ class DeviceResource {
 };
 /// The resource of a device.
 [[nodiscard]] inline DeviceResource device_resource(Device device = Device::current()) { return DeviceResource{device}; }
-
-/// Of memory allocated through runnel; sizes in bytes, as asked for.
-struct DeviceStatistics {
-  std::size_t in_use;  ///< at this moment
-  std::size_t peak;    ///< the most that `in_use` was
-  std::size_t blocks;  ///< in use
-};
-/// Counts at this moment; makes no runtime call.
-[[nodiscard]] DeviceStatistics device_statistics(Device device);
-
-/// The device's pool keeps up to this many bytes that are not in use, rather than give them back whenever a stream is waited for; 0 at
-/// first. The maximum of size_t keeps all. @throws errc::not_supported where the device has no pools
-void set_release_threshold(Device device, std::size_t bytes);
 
 }  // namespace runnel::inline RUNNEL_ABI

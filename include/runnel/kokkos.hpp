@@ -95,22 +95,23 @@ void launch(StreamRef stream, F function) {
   }
 }
 
-/// A Kokkos instance as a stream of runnel: pass it where a StreamRef is taken. If the instance came from a stream, this is that stream.
-/// On a device, work that either side submits is in one order. On a host space kernels run at once in the thread that launches them, so
-/// what is submitted here comes after the kernels that were started before, and waiting holds the calling thread.
+/// A Kokkos instance as a stream of runnel: pass its stream() where a StreamRef is taken. If the instance came from a stream, this is that
+/// stream. On a device, work that either side submits is in one order. On a host space kernels run at once in the thread that launches
+/// them, so what is submitted here comes after the kernels that were started before, and waiting holds the calling thread.
 template <execution_space E>
 class ExecStream {
  public:
   /// @throws errc::not_permitted before Kokkos is initialized and once it is finalized
   explicit ExecStream(const E& exec) : stream_{find(exec)} {}
 
-  /// The stream itself; on host spaces this does not look at kernels that run right now.
-  [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
-  /// The stream, after the kernels that run on a host space's instance right now.
-  operator StreamRef() const {
+  /// The stream, to submit to. On a host space this first waits for the kernels that run on the instance, so that what is submitted next
+  /// comes after them.
+  [[nodiscard]] StreamRef stream() const {
     finish_kernels();
     return stream_;
   }
+  /// The stream, without waiting: on a host space, what is submitted next may run beside kernels that still run on the instance.
+  [[nodiscard]] StreamRef unfenced_stream() const noexcept { return stream_; }
   /// The instance.
   [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(stream_); }
 
@@ -125,9 +126,9 @@ class ExecStream {
     if constexpr (!device_space<E>) stream_.record_event().synchronize();
   }
   /// A new event that marks the kernels and everything else that was submitted so far.
-  [[nodiscard]] Event record_event() const { return StreamRef{*this}.record_event(); }
+  [[nodiscard]] Event record_event() const { return stream().record_event(); }
   /// Waits for kernels and everything else that was submitted so far.
-  void synchronize() const { StreamRef{*this}.synchronize(); }
+  void synchronize() const { stream().synchronize(); }
 
  private:
   StreamRef find(const E& exec) {
@@ -165,7 +166,7 @@ template <execution_space E>
 template <execution_space Waiting, execution_space Other>
 void wait(const Waiting& waiting, const Other& other) {
   if constexpr (device_space<Waiting> && device_space<Other>) {
-    as_stream(waiting).stream().wait_stream(as_stream(other).stream());
+    as_stream(waiting).unfenced_stream().wait_stream(as_stream(other).unfenced_stream());
   } else {
     // A fence sees the kernels that run. What launch() enqueued, only the stream knows; a device's instance has no such work.
     if constexpr (host_space<Other>)
@@ -205,7 +206,7 @@ template <execution_space E>
 class [[nodiscard]] ExecGuard {
  public:
   /// @throws what ExecStream does
-  explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_} {}
+  explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_.stream()} {}
 
  private:
   ExecStream<E> stream_;

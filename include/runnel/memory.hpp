@@ -8,7 +8,7 @@
 #include <runnel/stream.hpp>
 
 #include <cstddef>
-#include <limits>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -53,10 +53,12 @@ class DeviceSpan {
   [[nodiscard]] constexpr std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
   ///@}
-  /// `count` elements from `offset` on; both are clamped to what is there.
-  [[nodiscard]] constexpr DeviceSpan subspan(std::size_t offset, std::size_t count = std::numeric_limits<std::size_t>::max()) const {
-    const std::size_t begin = offset < size_ ? offset : size_;
-    return {data_ + begin, count < size_ - begin ? count : size_ - begin};
+  /// `count` elements from `offset` on; all that follow `offset` if no count is given. Requires: offset + count <= size().
+  /// @throws errc::invalid_argument if that does not hold
+  [[nodiscard]] constexpr DeviceSpan subspan(std::size_t offset, std::size_t count = std::dynamic_extent) const {
+    if (offset > size_ || (count != std::dynamic_extent && count > size_ - offset)) [[unlikely]]
+      detail::throw_invalid_argument("take a part of a span", "the part ends beyond the span");
+    return {data_ + offset, count == std::dynamic_extent ? size_ - offset : count};
   }
 
  private:
@@ -107,7 +109,7 @@ class PinnedBuffer {
 
   /// Work submitted to the stream so far uses this memory.
   void record_use(StreamRef stream) const {
-    if (data_ != nullptr) runnel::record_use(data_, stream);
+    if (data_ != nullptr) PinnedPool::record_use(data_, stream);
   }
   /// Where that device's kernels find the same memory, without a copy. @throws errc::not_supported and the like where it cannot be mapped
   [[nodiscard]] T* device_pointer(Device device = Device::current()) const {

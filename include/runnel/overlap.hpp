@@ -50,14 +50,14 @@ struct OverlapOptions {
   bool record_times = false;                               ///< fills OverlapResult::times
 };
 
-/// Which part of the whole the function has before it. Items are elements, or rows() of elements.
+/// Which part of the whole the function has before it. Items are elements, or by_rows() of elements.
 struct OverlapChunk {
   std::size_t index;   ///< 0 for the first chunk
   std::size_t first;   ///< the chunk's first item in the whole
   std::size_t count;   ///< items, those of the halo not counted
   std::size_t before;  ///< items of the halo at the beginning of each input's span
   std::size_t after;   ///< and at its end
-  std::size_t slot;    ///< 0 to in_flight - 1 on each device; chunks in the same slot run one after the other
+  std::size_t buffer;  ///< which of the device's chunk buffers it is in, 0 to in_flight - 1; chunks in one buffer run one after the other
   Device device;       ///< that it is computed on
 };
 
@@ -101,7 +101,7 @@ class OverlapError : public Error, public std::nested_exception {
 /// The rule of `OverlapStrategy::automatic`: B where the device copies both ways at once (two copy engines), there are chunks to overlap,
 /// and a chunk is large enough (1 MiB, in and out) to be worth the events between three streams. A otherwise, and for ranges in ordinary
 /// memory: their copies are carried by threads, which several streams at once keep busier.
-[[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool ordinary_memory);
+[[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory);
 
 namespace detail {
 
@@ -164,7 +164,7 @@ struct OverlapCall {
 template <class T>
 inline constexpr bool is_filtered = false;
 template <class End>
-inline constexpr bool is_filtered<Filtered<End>> = true;
+inline constexpr bool is_filtered<OverlapFiltered<End>> = true;
 
 }  // namespace detail
 
@@ -173,8 +173,8 @@ inline constexpr bool is_filtered<Filtered<End>> = true;
 /// the input or a whole multiple of that many. Both sides may be in any memory; what lies in pinned memory needs no detour. While f runs,
 /// its stream is the current one.
 ///
-/// Other shapes: rows(), inputs(), source(), sink(), per_chunk(), filtered(), no_output; f may take a `const OverlapChunk&` last.
-/// Input and output may be the same memory unless there is a halo.
+/// Other shapes: by_rows(), zipped(), from_source(), to_sink(), per_chunk(), filtered(), no_output; f may take a `const OverlapChunk&`
+/// last. Input and output may be the same memory unless there is a halo.
 ///
 /// Returns when all is done. Device memory is `in_flight` times a chunk's input and output; where a source or a sink is, as much pinned
 /// memory of that side. On shortage, sizes that the options leave open become smaller; then the call waits for work of other streams,

@@ -12,9 +12,9 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// A range whose items have `width` elements each: see rows().
+/// A range whose items have `width` elements each: see by_rows().
 template <class T>
-struct Rows {
+struct OverlapRows {
   std::span<T> elements;  ///< all rows, end to end
   std::size_t width;      ///< elements of a row
 };
@@ -22,27 +22,27 @@ struct Rows {
 /// The range in items of `width` elements, which stay together: the rows of an image, the records of a table. Chunks and halos are then
 /// counted in rows. As an output, every item of the input gives `width` elements.
 template <detail::memory_range R>
-[[nodiscard]] auto rows(R&& range, std::size_t width) {
-  return Rows<detail::element_of<R>>{{std::data(range), std::size(range)}, width};
+[[nodiscard]] auto by_rows(R&& range, std::size_t width) {
+  return OverlapRows<detail::element_of<R>>{{std::data(range), std::size(range)}, width};
 }
 
-/// What source() makes.
+/// What from_source() makes.
 template <class T, class F>
-struct Source {
+struct OverlapSource {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "source: only trivially copyable elements can be moved as bytes");
   F read;             ///< fills a span, and says how far
   std::size_t width;  ///< elements of an item
 };
 
 /// Input as it comes, from a file or a generator: `read(std::span<T>)` fills the span from its beginning and returns how many elements it
-/// wrote; less than asked for is the end. It is called in order by the thread that called overlap(). `width`: as in rows().
+/// wrote; less than asked for is the end. It is called in order by the thread that called overlap(). `width`: as in by_rows().
 template <class T, class F>
 requires std::is_invocable_r_v<std::size_t, F&, std::span<T>>
-[[nodiscard]] Source<T, F> source(F read, std::size_t width = 1) { return {std::move(read), width}; }
+[[nodiscard]] OverlapSource<T, F> from_source(F read, std::size_t width = 1) { return {std::move(read), width}; }
 
-/// What sink() makes.
+/// What to_sink() makes.
 template <class T, class F>
-struct Sink {
+struct OverlapSink {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "sink: only trivially copyable elements can be moved as bytes");
   F write;            ///< gets each chunk's result
   std::size_t width;  ///< elements for every item of the input
@@ -52,11 +52,11 @@ struct Sink {
 /// reads. `width`: elements for every item of the input.
 template <class T, class F>
 requires std::is_invocable_v<F&, std::span<const T>>
-[[nodiscard]] Sink<T, F> sink(F write, std::size_t width = 1) { return {std::move(write), width}; }
+[[nodiscard]] OverlapSink<T, F> to_sink(F write, std::size_t width = 1) { return {std::move(write), width}; }
 
 /// What per_chunk() makes.
 template <class End>
-struct PerChunk {
+struct OverlapPerChunk {
   End end;               ///< where the results go
   std::size_t elements;  ///< of every chunk
 };
@@ -64,17 +64,17 @@ struct PerChunk {
 /// Output of a reduction: `elements` elements for every chunk, however many items it has. `OverlapResult::written` says how many came.
 template <detail::memory_range R>
 [[nodiscard]] auto per_chunk(R&& range, std::size_t elements = 1) {
-  return PerChunk<Rows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, 1}, elements};
+  return OverlapPerChunk<OverlapRows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, 1}, elements};
 }
 /// The same for a sink.
 template <class T, class F>
-[[nodiscard]] PerChunk<Sink<T, F>> per_chunk(Sink<T, F> to, std::size_t elements = 1) {
+[[nodiscard]] OverlapPerChunk<OverlapSink<T, F>> per_chunk(OverlapSink<T, F> to, std::size_t elements = 1) {
   return {std::move(to), elements};
 }
 
 /// What filtered() makes.
 template <class End>
-struct Filtered {
+struct OverlapFiltered {
   End end;  ///< where the results go
 };
 
@@ -82,23 +82,23 @@ struct Filtered {
 /// the chunks. The function gets a DeviceSpan<std::size_t> of one element more, 0 at first, to write the number into.
 template <detail::memory_range R>
 [[nodiscard]] auto filtered(R&& range, std::size_t width = 1) {
-  return Filtered<Rows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, width}};
+  return OverlapFiltered<OverlapRows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, width}};
 }
 /// The same for a sink.
 template <class T, class F>
-[[nodiscard]] Filtered<Sink<T, F>> filtered(Sink<T, F> to) {
+[[nodiscard]] OverlapFiltered<OverlapSink<T, F>> filtered(OverlapSink<T, F> to) {
   return {std::move(to)};
 }
 
 /// The type of `no_output`.
-struct NoOutput {};
+struct OverlapNoOutput {};
 /// For a function that leaves nothing to bring back.
-inline constexpr NoOutput no_output{};
+inline constexpr OverlapNoOutput no_output{};
 
-/// What inputs() makes.
+/// What zipped() makes.
 template <class... Ends>
-struct Inputs {
-  std::tuple<Ends...> ends;  ///< ranges, rows() and sources
+struct OverlapInputs {
+  std::tuple<Ends...> ends;  ///< ranges, by_rows() and sources
 };
 
 namespace detail {
@@ -154,13 +154,13 @@ template <memory_range R>
   return range_end(std::data(range), std::size(range), 0, kind_by_type<R>());
 }
 template <class T>
-[[nodiscard]] auto overlap_end(const Rows<T>& rows) {
+[[nodiscard]] auto overlap_end(const OverlapRows<T>& rows) {
   auto end = range_end(rows.elements.data(), rows.elements.size(), rows.width);
   if (rows.width == 0) throw_invalid_argument("overlap", "a row has no elements");
   return end;
 }
 template <class T, class F>
-[[nodiscard]] auto overlap_end(Source<T, F>& source) {
+[[nodiscard]] auto overlap_end(OverlapSource<T, F>& source) {
   auto end = function_end<const T>(source.read, source.width);
   if (source.width == 0) throw_invalid_argument("overlap", "an item of the source has no elements");
   end.read = [](void* read, void* to, std::size_t elements) {
@@ -169,7 +169,7 @@ template <class T, class F>
   return end;
 }
 template <class T, class F>
-[[nodiscard]] auto overlap_end(Sink<T, F>& sink) {
+[[nodiscard]] auto overlap_end(OverlapSink<T, F>& sink) {
   auto end = function_end<T>(sink.write, sink.width);
   if (sink.width == 0) throw_invalid_argument("overlap", "the sink gets no elements of an item");
   end.write = [](void* write, const void* from, std::size_t elements) {
@@ -178,36 +178,36 @@ template <class T, class F>
   return end;
 }
 template <class End>
-[[nodiscard]] auto overlap_end(PerChunk<End>& output) {
+[[nodiscard]] auto overlap_end(OverlapPerChunk<End>& output) {
   auto end = overlap_end(output.end);
   if (output.elements == 0) throw_invalid_argument("overlap", "a chunk gives no elements: say no_output");
   end.per_chunk = output.elements;
   return end;
 }
 template <class End>
-[[nodiscard]] auto overlap_end(Filtered<End>& output) {
+[[nodiscard]] auto overlap_end(OverlapFiltered<End>& output) {
   auto end = overlap_end(output.end);
   end.filtered = true;
   return end;
 }
-[[nodiscard]] inline auto overlap_end(const NoOutput&) { return TypedEnd<void>{}; }
+[[nodiscard]] inline auto overlap_end(const OverlapNoOutput&) { return TypedEnd<void>{}; }
 
 template <class End>
 [[nodiscard]] auto overlap_inputs(End& end) {
   return std::tuple{overlap_end(end)};
 }
 template <class... Ends>
-[[nodiscard]] auto overlap_inputs(Inputs<Ends...>& inputs) {
+[[nodiscard]] auto overlap_inputs(OverlapInputs<Ends...>& inputs) {
   return std::apply([](auto&... end) { return std::tuple{overlap_end(end)...}; }, inputs.ends);
 }
 
 }  // namespace detail
 
-/// Several inputs, which have the same number of items: ranges, rows() and sources. The function gets a span of each. A source is not asked
-/// for more than the inputs before it, or any range, have.
+/// Several inputs, which have the same number of items: ranges, by_rows() and sources. The function gets a span of each. A source is not
+/// asked for more than the inputs before it, or any range, have.
 template <class... Ends>
-[[nodiscard]] auto inputs(Ends&&... ends) {
-  return Inputs<Ends...>{{std::forward<Ends>(ends)...}};
+[[nodiscard]] auto zipped(Ends&&... ends) {
+  return OverlapInputs<Ends...>{{std::forward<Ends>(ends)...}};
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

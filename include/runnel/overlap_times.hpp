@@ -22,7 +22,7 @@ struct OverlapInterval {
 /// when it could have started.
 struct OverlapChunkTimes {
   std::size_t chunk = 0;       ///< its index
-  std::size_t slot = 0;        ///< the place in device memory; with `stream_per_chunk` also the stream
+  std::size_t buffer = 0;      ///< which of the device's chunk buffers it was in
   int device = 0;              ///< its ordinal
   OverlapInterval read{};      ///< by the source; by the clock of the host
   OverlapInterval copy_in{};   ///< host to device; this and the next two by timed events

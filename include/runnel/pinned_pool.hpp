@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The pool beneath `PinnedBuffer`, `pinned_resource()` and `PinnedAllocator`. Pinning costs as much as copying the memory some times over,
-/// so blocks are kept: in sizes of powers of two from 4 KiB to 1 GiB; larger ones go back to the runtime. A block is handed out again only
-/// when every stream that used it has passed.
+/// The pool of pinned host memory from which `PinnedBuffer`, `pinned_resource()` and `PinnedAllocator` take their blocks.
 #pragma once
 
 #include <runnel/stream.hpp>
@@ -10,30 +8,40 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Work submitted to the stream so far uses the pinned block that this pointer points into. runnel's own copies and fills say so
-/// themselves. @throws errc::invalid_argument for a pointer that is in no block of the pool in use
-void record_use(const void* pointer, StreamRef stream);
-
-/// Sizes in bytes, as rounded up.
+/// What the pinned pool holds. Sizes are in bytes, rounded up to whole blocks.
 struct PinnedStatistics {
-  std::size_t in_use;         ///< in blocks that users own
-  std::size_t peak;           ///< the most that `in_use` was
-  std::size_t cached;         ///< kept for reuse, those included that streams may still be using
-  std::size_t blocks;         ///< that users own
-  std::size_t cached_blocks;  ///< kept for reuse
+  std::size_t in_use;         ///< bytes in blocks that users own
+  std::size_t peak;           ///< the most that `in_use` ever was
+  std::size_t cached;         ///< bytes kept for reuse; streams may still be using some of them
+  std::size_t blocks;         ///< blocks that users own
+  std::size_t cached_blocks;  ///< blocks kept for reuse
   std::size_t hits;           ///< allocations served from the cache
-  std::size_t misses;         ///< allocations that asked the runtime
+  std::size_t misses;         ///< allocations that had to ask the runtime
 };
-/// Counts at this moment; makes no runtime call. @throws errc::forked in a forked child, as all functions of the pool do
-[[nodiscard]] PinnedStatistics pinned_statistics();
 
-/// The pool never holds more bytes than this, used and cached together; no limit at first. Cached blocks are given back to make room;
-/// what does not fit then is `errc::out_of_memory`. Blocks in use beyond a new limit stay.
-void set_pinned_limit(std::size_t bytes);
-/// What set_pinned_limit() was given last; the maximum of size_t at first.
-[[nodiscard]] std::size_t pinned_limit();
+/// The process's pool of pinned memory. Pinning memory takes several times as long as copying it, so the pool keeps freed blocks for
+/// reuse: in sizes of powers of two from 4 KiB to 1 GiB; larger blocks go back to the runtime. The pool hands a block out again only when
+/// every stream that used the block has completed that work. All members throw errc::forked in a forked child.
+class PinnedPool {
+ public:
+  PinnedPool() = delete;  ///< there is one pool; its functions are static
 
-/// Gives every cached block that no stream is using any more back to the runtime. May wait for devices, as the runtimes' own frees do.
-void trim_pinned();
+  /// Records that work submitted to `stream` so far uses the block that `pointer` points into. Copies and fills by runnel record their
+  /// use themselves; kernels and host functions need this call.
+  /// @throws errc::invalid_argument if the pointer is in no block that is in use
+  static void record_use(const void* pointer, StreamRef stream);
+
+  /// What the pool holds at this moment. Makes no runtime call.
+  [[nodiscard]] static PinnedStatistics statistics();
+
+  /// Sets the most bytes that the pool may hold, used and cached together (default: no limit). To stay below the limit the pool gives
+  /// cached blocks back; an allocation that still does not fit throws errc::out_of_memory. Blocks in use beyond a new limit stay.
+  static void set_limit(std::size_t bytes);
+  /// The limit in bytes; the maximum of std::size_t if none was set.
+  [[nodiscard]] static std::size_t limit();
+
+  /// Gives every cached block that no stream is using back to the runtime. May wait for devices, because the runtimes' own frees do.
+  static void trim();
+};
 
 }  // namespace runnel::inline RUNNEL_ABI

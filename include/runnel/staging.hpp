@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How copies from and to ordinary memory are carried through pinned memory (`Pageable::stage`).
+/// Settings for copies of pageable memory, which threads of runnel stage through pinned memory (`Pageable::stage`).
 #pragma once
 
 #include <runnel/config.hpp>
@@ -8,19 +8,28 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Zeros leave the choice to runnel. The environment (RUNNEL_STAGING_WORKERS, _CHUNK, _MEMORY) fills in what is left 0.
-/// All of a copy is told to the stream at once, so that one of more than 256 pieces has larger ones, while 8 of them fit half of `memory`.
+/// How staged copies are carried out. The environment (RUNNEL_STAGING_WORKERS, RUNNEL_STAGING_CHUNK, RUNNEL_STAGING_MEMORY) fills in
+/// what is left 0. A copy has at most 256 pieces: a larger copy uses larger pieces, as long as 8 of them fit half of `memory`.
 struct StagingOptions {
-  int workers = 0;         ///< threads that move bytes between user memory and pinned memory, at most 64; else 3/4 of the cores, 1 to 12
-  std::size_t chunk = 0;   ///< bytes of a piece, a power of 2; else 8 MiB. Small copies have smaller ones, from 512 KiB on
-  std::size_t memory = 0;  ///< bytes of pinned memory to be used by all rings together, a stream's smallest ring aside; else 512 MiB
+  int workers = 0;  ///< threads that move bytes between user memory and pinned memory, 1 to 64 (0 = 3/4 of the cores, 1 to 12, default)
+  std::size_t chunk = 0;  ///< bytes of a piece, a power of 2 (0 = 8 MiB, default); small copies use smaller pieces, from 512 KiB on
+  std::size_t memory =
+      0;  ///< bytes of pinned memory for all streams together (0 = 512 MiB, default); each stream may have a smallest ring beyond that
 };
 
-/// Takes effect if no copy has been staged yet. @throws errc::not_permitted if one has, errc::invalid_argument for negative workers
-void set_staging_options(const StagingOptions& options);
-/// What is in force, zeros filled in.
-[[nodiscard]] StagingOptions staging_options();
-/// Gives back the pinned memory that no copy of ordinary memory uses; the next one makes its own again.
-void trim_staging();
+/// The settings and the pinned memory of staged copies, for the whole process. All members throw errc::forked in a forked child.
+class Staging {
+ public:
+  Staging() = delete;  ///< there is one set of settings; its functions are static
+
+  /// Sets the options. Requires: no copy has been staged yet.
+  /// @throws errc::not_permitted if a copy has been staged, errc::invalid_argument for negative workers
+  static void set_options(const StagingOptions& options);
+  /// The options in force, with numbers in place of zeros.
+  [[nodiscard]] static StagingOptions options();
+
+  /// Gives the pinned memory that no staged copy is using back to the runtime. The next staged copy allocates its own again.
+  static void trim();
+};
 
 }  // namespace runnel::inline RUNNEL_ABI

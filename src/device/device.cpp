@@ -74,7 +74,7 @@ void require_device(int device, const char* operation) {
     const backend::status s = count_devices(count);
     const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device || backend::classify(s) == errc::driver_too_old;
     if (!is_none) throw_status(s, operation);
-    if (count == 0) throw_error(errc::no_device, operation, Device::why_none().c_str());
+    if (count == 0) throw_error(errc::no_device, operation, Device::why_no_device().c_str());
     if (device >= 0 && device < count) return;
   }
   char reason[80];
@@ -149,7 +149,7 @@ int Device::count() {
   return detail::device_count();
 }
 
-std::string Device::why_none() {
+std::string Device::why_no_device() {
   detail::enter(detail::counting);
   int count = 0;
   const backend::status s = detail::count_devices(count);
@@ -206,17 +206,17 @@ int Device::hardware_queues() const {
 bool Device::can_map_host_memory() const {
   return detail::attribute_of(ordinal_, backend::Attribute::can_map_host_memory, "ask whether a device maps host memory") != 0;
 }
-bool Device::pageable_memory_access() const {
+bool Device::has_pageable_memory_access() const {
   return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access, "ask whether a device reads ordinary memory") != 0;
 }
 bool Device::pageable_memory_access_uses_host_page_tables() const {
   return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access_uses_host_page_tables,
                               "ask whether a device uses the host's page tables") != 0;
 }
-bool Device::stream_memory_operations() const {
+bool Device::has_stream_memory_operations() const {
   return detail::attribute_of(ordinal_, backend::Attribute::stream_memory_operations, "ask whether streams can wait for values") != 0;
 }
-bool Device::memory_pools() const {
+bool Device::has_memory_pools() const {
   return detail::attribute_of(ordinal_, backend::Attribute::memory_pools, "ask whether a device has memory pools") != 0;
 }
 

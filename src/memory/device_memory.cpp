@@ -295,15 +295,15 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   detail::free_device(pointer, bytes, stream, device_.ordinal(), none);
 }
 
-DeviceStatistics device_statistics(Device device) {
-  detail::require_device(device.ordinal(), "ask for the use of device memory");
+DeviceStatistics DeviceResource::statistics() const {
+  detail::require_device(device_.ordinal(), "ask for the use of device memory");
   const auto read = [](const std::atomic<std::size_t>& number) { return number.load(std::memory_order_relaxed); };
-  const detail::Usage& u = detail::usage[device.ordinal()];
+  const detail::Usage& u = detail::usage[device_.ordinal()];
   return {.in_use = read(u.in_use), .peak = read(u.peak), .blocks = read(u.blocks)};
 }
 
-void set_release_threshold(Device device, std::size_t bytes) {
-  const detail::DeviceCall call{device.ordinal(), "set what a memory pool keeps"};
+void DeviceResource::set_release_threshold(std::size_t bytes) const {
+  const detail::DeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
   call.check(backend::set_release_threshold(call.device(), bytes));

@@ -99,7 +99,7 @@ void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined)
   }
   if (memory != nullptr) return enter_block(std::move(block), memory);
   check(refusal, operation);
-  throw_error(errc::out_of_memory, operation, "the limit that set_pinned_limit() has set leaves no room for it");
+  throw_error(errc::out_of_memory, operation, "the limit that PinnedPool::set_limit() has set leaves no room for it");
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ void free_pinned(void* pointer) noexcept { static_cast<void>(give_back_pinned(po
 
 }  // namespace detail
 
-void record_use(const void* pointer, StreamRef stream) {
+void PinnedPool::record_use(const void* pointer, StreamRef stream) {
   constexpr const char* operation = "record a use of pinned memory";
   detail::enter(operation);
   detail::Slot& slot = detail::live_slot(stream);
@@ -140,22 +140,22 @@ void record_use(const void* pointer, StreamRef stream) {
     detail::throw_error(errc::invalid_argument, operation, "the pointer is in no block in use of the pinned pool");
 }
 
-PinnedStatistics pinned_statistics() {
+PinnedStatistics PinnedPool::statistics() {
   detail::refuse_in_child("ask for the use of pinned memory");
   return detail::pinned_shelves().statistics();
 }
 
-void set_pinned_limit(std::size_t bytes) {
+void PinnedPool::set_limit(std::size_t bytes) {
   detail::refuse_in_child("limit pinned memory");
-  if (detail::pinned_shelves().set_limit(bytes)) trim_pinned();
+  if (detail::pinned_shelves().set_limit(bytes)) trim();
 }
 
-std::size_t pinned_limit() {
+std::size_t PinnedPool::limit() {
   detail::refuse_in_child("ask for the limit of pinned memory");
   return detail::pinned_shelves().limit();
 }
 
-void trim_pinned() {
+void PinnedPool::trim() {
   detail::enter("give cached pinned memory back");
   detail::pinned_shelves().release_idle();
 }

@@ -179,7 +179,7 @@ class OverlapRun {
   /// Describes the chunk in its place and reads it, where it has to be read. False at the end.
   [[nodiscard]] bool begin(std::size_t chunk) {
     OverlapPlace& here = place(chunk);
-    here.times = {.chunk = chunk, .slot = in_lane(chunk) % plan_.slots, .device = lane(chunk).device().ordinal()};
+    here.times = {.chunk = chunk, .buffer = in_lane(chunk) % plan_.slots, .device = lane(chunk).device().ordinal()};
     const std::chrono::nanoseconds reading = since_start();
     const std::size_t first = next_item_;
     const std::size_t before = std::min(plan_.halo, first);
@@ -200,7 +200,7 @@ class OverlapRun {
                                     .count = count,
                                     .before = before,
                                     .after = std::min(plan_.halo, *end - first - count),
-                                    .slot = here.times.slot,
+                                    .buffer = here.times.buffer,
                                     .device = lane(chunk).device()});
     next_item_ = first + count;
     place_output(here);

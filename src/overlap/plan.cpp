@@ -63,7 +63,7 @@ void check_output_range(OverlapPlan& plan) {
     out.width = 1;
     if (exact && *plan.items != 0) {
       if (out.size == 0 || out.size % *plan.items != 0)
-        refuse("the output has %zu elements for %zu items, which is no whole number for each; see rows(), per_chunk() and no_output",
+        refuse("the output has %zu elements for %zu items, which is no whole number for each; see by_rows(), per_chunk() and no_output",
                out.size, *plan.items);
       out.width = out.size / *plan.items;
     }
@@ -231,8 +231,8 @@ std::string describe_memory(const OverlapPlan& plan) {
 
 }  // namespace detail
 
-OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool ordinary_memory) {
-  const bool worth_it = in_flight > 1 && chunk_bytes >= detail::smallest_chunk_bytes && device.async_engine_count() > 1 && !ordinary_memory;
+OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory) {
+  const bool worth_it = in_flight > 1 && chunk_bytes >= detail::smallest_chunk_bytes && device.async_engine_count() > 1 && !pageable_memory;
   return worth_it ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk;
 }
 

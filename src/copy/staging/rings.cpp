@@ -153,9 +153,9 @@ void StagingRings::trim() {
 
 }  // namespace detail
 
-void set_staging_options(const StagingOptions& options) { detail::staging_rings().configure(options); }
-StagingOptions staging_options() { return detail::staging_rings().options(); }
-void trim_staging() {
+void Staging::set_options(const StagingOptions& options) { detail::staging_rings().configure(options); }
+StagingOptions Staging::options() { return detail::staging_rings().options(); }
+void Staging::trim() {
   detail::enter("trim staging memory");
   detail::give_back_short_copy_blocks();
   detail::staging_rings().trim();

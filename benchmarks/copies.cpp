@@ -217,11 +217,11 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
 
 int main(int argc, char** argv) {
   if (Device::count() == 0) {
-    std::printf("no device: %s\n", Device::why_none().c_str());
+    std::printf("no device: %s\n", Device::why_no_device().c_str());
     return 77;
   }
   const std::size_t largest = std::max<std::size_t>(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024, 256) << 20;  // in MiB
-  std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(), staging_options().workers);
+  std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(), Staging::options().workers);
   std::printf("%8s  %-6s %-9s %9s %11s %9s %11s %8s\n", "bytes", "", "memory", "raw GB/s", "held, us", "own GB/s", "held, us", "speed-up");
 
   const Stream stream;

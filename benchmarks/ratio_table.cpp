@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   if (runnel::Device::count() == 0) {
-    std::printf("no device: %s\n", runnel::Device::why_none().c_str());
+    std::printf("no device: %s\n", runnel::Device::why_no_device().c_str());
     return 77;  // a skip
   }
   std::printf("%s, %s\n", RUNNEL_BACKEND, runnel::Device::current().name().c_str());

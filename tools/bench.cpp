@@ -47,7 +47,7 @@ void announce(const std::string& what) {
 OverlapSizes chosen_sizes(const BenchCommand& command) {
   OverlapSizes sizes{};
   const int count = runnel::Device::count();
-  if (count == 0) throw Failure(why_none());
+  if (count == 0) throw Failure(why_no_device());
   for (const int ordinal : command.devices) {
     if (ordinal < 0 || ordinal >= count)
       throw Failure("there is no device " + std::to_string(ordinal) + "; choose from 0 to " + std::to_string(count - 1));
@@ -75,7 +75,7 @@ OverlapSizes chosen_sizes(const BenchCommand& command) {
 
 void print_table(const Results& r) {
   std::printf("runnel %s, %s backend, %s\n", RUNNEL_VERSION, RUNNEL_BACKEND, r.device.c_str());
-  std::printf("host processors: %u, staging workers: %d\n", std::thread::hardware_concurrency(), runnel::staging_options().workers);
+  std::printf("host processors: %u, staging workers: %d\n", std::thread::hardware_concurrency(), runnel::Staging::options().workers);
 
   std::printf("\ncopies of %s      pinned memory                 ordinary memory\n", to_text(r.link_bytes).c_str());
   std::printf("%-22s %10s %16s %13s %16s\n", "", "GB/s", "caller held, us", "GB/s", "caller held, us");

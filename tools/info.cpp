@@ -27,9 +27,9 @@ std::string abilities(runnel::Device device) {
     if (can) text += (text.empty() ? "" : ", ") + std::string{what};
   };
   add(device.can_map_host_memory(), "map host memory");
-  add(device.memory_pools(), "allocate in stream order");
-  add(device.stream_memory_operations(), "wait for and write values in memory");
-  add(device.pageable_memory_access(), "read pageable memory");
+  add(device.has_memory_pools(), "allocate in stream order");
+  add(device.has_stream_memory_operations(), "wait for and write values in memory");
+  add(device.has_pageable_memory_access(), "read pageable memory");
   add(device.pageable_memory_access_uses_host_page_tables(), "share the host's page tables");
   const int count = runnel::Device::count();
   for (int peer = 0; peer < count; ++peer)
@@ -67,17 +67,17 @@ std::string version_text(int version) { return version == 0 ? "none" : std::to_s
 
 }  // namespace
 
-std::string why_none() {
-  if constexpr (host_backend) return runnel::Device::why_none();
+std::string why_no_device() {
+  if constexpr (host_backend) return runnel::Device::why_no_device();
   const auto [runtime, driver] = runnel::runtime_version();
   const std::string reason = explain(vendor, look_at_machine(vendor, "/"), runtime, driver);
-  return reason.empty() ? runnel::Device::why_none() : reason;
+  return reason.empty() ? runnel::Device::why_no_device() : reason;
 }
 
 int info(bool why_only) {
   const int count = runnel::Device::count();
   if (why_only) {
-    std::puts(count == 0 ? why_none().c_str() : ("There is a device; nothing is wrong. " + chosen_because()).c_str());
+    std::puts(count == 0 ? why_no_device().c_str() : ("There is a device; nothing is wrong. " + chosen_because()).c_str());
     return 0;
   }
   const auto [runtime, driver] = runnel::runtime_version();
@@ -90,7 +90,7 @@ int info(bool why_only) {
     std::printf("driver version     %s\n", version_text(driver).c_str());
   }
   if (count == 0)
-    std::printf("devices            none: %s\n", why_none().c_str());
+    std::printf("devices            none: %s\n", why_no_device().c_str());
   else
     std::printf("devices            %d\n", count);
   for (int ordinal = 0; ordinal < count; ++ordinal) print(runnel::Device{ordinal});

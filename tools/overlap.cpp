@@ -39,7 +39,7 @@ constexpr std::uint64_t largest_chunk = std::numeric_limits<std::uint32_t>::max(
 
 runnel::Device chosen_device(int ordinal) {
   const int count = runnel::Device::count();
-  if (count == 0) throw Failure(why_none());
+  if (count == 0) throw Failure(why_no_device());
   if (ordinal < 0 || ordinal >= count)
     throw Failure("there is no device " + std::to_string(ordinal) + "; choose one from 0 to " + std::to_string(count - 1));
   return runnel::Device{ordinal};
@@ -95,11 +95,11 @@ runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteM
   runnel::fill(stream, counts, 0);
   stream.synchronize();
   runnel::OverlapResult result =
-      runnel::overlap(runnel::source<unsigned char>([&](std::span<unsigned char> bytes) { return input.read(bytes); }),
-                      runnel::sink<unsigned char>([&](std::span<const unsigned char> bytes) { output.write(bytes); }), options,
+      runnel::overlap(runnel::from_source<unsigned char>([&](std::span<unsigned char> bytes) { return input.read(bytes); }),
+                      runnel::to_sink<unsigned char>([&](std::span<const unsigned char> bytes) { output.write(bytes); }), options,
                       [&](runnel::StreamRef in_order, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
                           const runnel::OverlapChunk& chunk) {
-                        launch_map_and_count(in_order, in, out, map, counts.span().subspan(256 * chunk.slot, 256));
+                        launch_map_and_count(in_order, in, out, map, counts.span().subspan(256 * chunk.buffer, 256));
                       });
 
   std::vector<ByteCount> counted(counts.size());

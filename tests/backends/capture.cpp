@@ -48,7 +48,7 @@ std::error_code code_of(F&& f) {
 class Capture : public testing::Test {
  protected:
   void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << Device::why_none();
+    if (Device::count() == 0) GTEST_SKIP() << Device::why_no_device();
     stream_.emplace();
   }
   void TearDown() override {
@@ -227,8 +227,8 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
   constexpr std::size_t size = std::size_t{3} << 20;
   DeviceBuffer<unsigned char> there{size, stream()};
   for (const Mode mode : strict_modes) {
-    trim_pinned();
-    const std::size_t before = pinned_statistics().cached_blocks;
+    PinnedPool::trim();
+    const std::size_t before = PinnedPool::statistics().cached_blocks;
     { const PinnedBuffer<unsigned char> cached{size}; }
     stream().synchronize();
     begin(mode);
@@ -242,13 +242,13 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
       const PinnedBuffer<unsigned char> another{size};  // the pool looks for an idle block
       EXPECT_NE(another.data(), first) << "the pool handed out a block that the capture may still use";
     }
-    trim_pinned();
+    PinnedPool::trim();
     end();
     stream().synchronize();
-    trim_pinned();  // records an event, now that the capture is over
+    PinnedPool::trim();  // records an event, now that the capture is over
     stream().synchronize();
-    trim_pinned();
-    EXPECT_EQ(pinned_statistics().cached_blocks, before) << "the pool keeps a block although the capture is over";
+    PinnedPool::trim();
+    EXPECT_EQ(PinnedPool::statistics().cached_blocks, before) << "the pool keeps a block although the capture is over";
   }
 }
 
@@ -256,11 +256,11 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
   constexpr std::size_t size = std::size_t{7} << 20;
   std::vector<unsigned char> ordinary(size);
   for (const Mode mode : strict_modes) {
-    trim_pinned();
+    PinnedPool::trim();
     const Stream other;
     DeviceBuffer<unsigned char> there{size, other};
     std::optional<DeviceBuffer<unsigned char>> plain;
-    copy(other, there, ordinary);  // makes a staging ring, which trim_staging() frees below
+    copy(other, there, ordinary);  // makes a staging ring, which Staging::trim() frees below
     other.synchronize();
     begin(mode);
     {
@@ -276,9 +276,9 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
     }
     { const HostRegistration pin{ordinary}; }
     { const ManagedBuffer<int> managed{100}; }
-    if (!other.device().memory_pools()) plain.emplace(size, other);
-    trim_pinned();
-    trim_staging();
+    if (!other.device().has_memory_pools()) plain.emplace(size, other);
+    PinnedPool::trim();
+    Staging::trim();
     end();
     other.synchronize();
   }
@@ -296,7 +296,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   std::error_code thrown;
   std::thread{[&] {
     thrown = code_of([&] {
-      trim_staging();
+      Staging::trim();
       EXPECT_EQ(copy(other, there, ordinary), CopyResult::staged);  // has to make a staging ring
       {
         const PinnedBuffer<unsigned char> block{size};
@@ -304,7 +304,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
         copy(other, there, block);
       }
       { const PinnedBuffer<unsigned char> another{size}; }
-      trim_pinned();
+      PinnedPool::trim();
       for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {  // small copies on idle streams
         const Stream idle;
         copy_bytes(idle, there.data(), ordinary.data(), few);
@@ -335,7 +335,7 @@ std::size_t device_memory_in_use() {
 
 // This works once the library has seen a capture. Before that, the runtime refuses it.
 TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
-  if (!stream().device().memory_pools()) GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
+  if (!stream().device().has_memory_pools()) GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
   const Stream other;
   other.device().synchronize();
   const std::size_t before = device_memory_in_use();
@@ -360,9 +360,9 @@ TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
   for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)}) {
     Mode swapped = mode;
     ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&swapped), API(Success));
-    trim_pinned();
+    PinnedPool::trim();
     { const PinnedBuffer<unsigned char> fresh{size}; }
-    trim_pinned();
+    PinnedPool::trim();
     EXPECT_EQ(code_of([] { return PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size(); }), errc::out_of_memory);
     Mode found = API(StreamCaptureModeGlobal);
     ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&found), API(Success));
@@ -383,7 +383,7 @@ TEST_F(Capture, AStreamDestroyedDuringACaptureIsNotQueriedLater) {
     copy(other, there, block);
     stream().wait_stream(other);
   }
-  trim_pinned();
+  PinnedPool::trim();
   EXPECT_TRUE(stream().is_capturing());
   end();
 }

@@ -441,7 +441,7 @@ TEST_F(Copies, FillsReturnAtOnce) {
 
 // A blocked copy must not delay a copy on another stream, however much of the shared staging memory the blocked copy uses.
 void expect_independent(std::size_t size) {
-  if (!Device::current().stream_memory_operations() && !host_functions_overlap())
+  if (!Device::current().has_stream_memory_operations() && !host_functions_overlap())
     GTEST_SKIP() << "copies use host functions here, and the runtime runs one at a time";
   Stream held, other;
   DeviceBuffer<unsigned char> a{size, held}, b{size, other};

@@ -15,7 +15,7 @@ using DevicesTwo = TwoDevices;
 
 TEST(NoDevice, CountNeverThrowsAndZeroIsExplained) {
   EXPECT_GE(Device::count(), 0);
-  EXPECT_EQ(Device::count() == 0, !Device::why_none().empty()) << Device::why_none();
+  EXPECT_EQ(Device::count() == 0, !Device::why_no_device().empty()) << Device::why_no_device();
 }
 
 TEST(NoDevice, CountStaysZeroAfterAFailure) {
@@ -118,7 +118,7 @@ TEST_F(Devices, HavePlausibleProperties) {
   EXPECT_GE(device().async_engine_count(), 0);
   EXPECT_GT(device().multiprocessor_count(), 0);
   EXPECT_GE(device().hardware_queues(), 0);
-  EXPECT_TRUE(!device().pageable_memory_access_uses_host_page_tables() || device().pageable_memory_access());
+  EXPECT_TRUE(!device().pageable_memory_access_uses_host_page_tables() || device().has_pageable_memory_access());
   EXPECT_GT(runtime_version().runtime, 0);
 }
 

@@ -35,7 +35,7 @@ TEST_F(DeviceMemory, IsFreedAfterTheOtherStreamAndBlocksNeither) {
   {
     Gate gate;
     // Without memory pools, a free waits for the device, so no gate may be closed.
-    if (device().memory_pools()) gate.close_on(user);
+    if (device().has_memory_pools()) gate.close_on(user);
     copy(user, result, *buffer);
     buffer->record_stream(user);
     buffer->record_stream(user);
@@ -68,7 +68,7 @@ TEST_F(DeviceMemory, TheOtherStreamMayBeDestroyedFirst) {
 }
 
 TEST_F(DeviceMemory, ABufferInUseDoesNotDelayTheFreeingOfOthers) {
-  if (!device().memory_pools()) GTEST_SKIP() << "the device has no memory pools: freeing waits for it";
+  if (!device().has_memory_pools()) GTEST_SKIP() << "the device has no memory pools: freeing waits for it";
   Stream owner, held, other;
   const auto used_by = [&](const Stream& user) {
     auto buffer = std::make_unique<Buffer>(size, owner);
@@ -132,7 +132,7 @@ TEST_F(DeviceMemory, TheOwnStreamMayBeDestroyedFirst) {
     Buffer buffer{size, *owner};
     fill_bytes(*owner, buffer.data(), 5, size);
     owner->synchronize();
-    if (device().memory_pools()) gate.close_on(*owner);
+    if (device().has_memory_pools()) gate.close_on(*owner);
     copy(*owner, result, buffer);
     owner.reset();
     EXPECT_FALSE(buffer.stream().valid());
@@ -145,7 +145,7 @@ TEST_F(DeviceMemory, TheOwnStreamMayBeDestroyedFirst) {
 }
 
 TEST_F(DeviceMemory, ManyStreamsComeAndGoWithTheirBuffers) {
-  const DeviceStatistics before = device_statistics(device());
+  const DeviceStatistics before = device_resource(device()).statistics();
   for (int i = 0; i < 200; ++i) {
     std::optional<Buffer> buffer;
     const Stream stream;
@@ -154,8 +154,8 @@ TEST_F(DeviceMemory, ManyStreamsComeAndGoWithTheirBuffers) {
     if (i % 2 == 0) continue;  // in every second round the stream is destroyed before the buffer
     buffer.reset();
   }
-  EXPECT_EQ(device_statistics(device()).in_use, before.in_use);
-  EXPECT_EQ(device_statistics(device()).blocks, before.blocks);
+  EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use);
+  EXPECT_EQ(device_resource(device()).statistics().blocks, before.blocks);
 }
 
 TEST_F(DeviceMemory, RecordStreamRefusesDeadStreams) {
@@ -213,20 +213,20 @@ TEST_F(DeviceMemory, CanBeFreedOnAnotherThread) {
 
 TEST_F(DeviceMemory, StatisticsAreExact) {
   Stream stream;
-  const DeviceStatistics before = device_statistics(device());
+  const DeviceStatistics before = device_resource(device()).statistics();
   {
     Buffer a{1000, stream}, b{size, stream};
-    const DeviceStatistics now = device_statistics(device());
+    const DeviceStatistics now = device_resource(device()).statistics();
     EXPECT_EQ(now.in_use, before.in_use + 1000 + size);
     EXPECT_EQ(now.blocks, before.blocks + 2);
     EXPECT_GE(now.peak, now.in_use);
     b = std::move(a);
-    EXPECT_EQ(device_statistics(device()).in_use, before.in_use + 1000);
+    EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use + 1000);
   }
-  EXPECT_EQ(device_statistics(device()).in_use, before.in_use);
-  EXPECT_GE(device_statistics(device()).peak, before.in_use + 1000 + size);
+  EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use);
+  EXPECT_GE(device_resource(device()).statistics().peak, before.in_use + 1000 + size);
   EXPECT_EQ(code_of([&] { const Buffer most{std::numeric_limits<std::size_t>::max() / 2, stream}; }), errc::out_of_memory);
-  EXPECT_EQ(device_statistics(device()).in_use, before.in_use);
+  EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use);
 }
 
 TEST_F(DeviceMemory, ResourceAllocatesAndFreesOnAnyOfTheDevicesStreams) {
@@ -273,9 +273,9 @@ TEST_F(DeviceMemoryTwo, IsFreedAfterAnotherDevicesWork) {
 }
 
 TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
-  const std::error_code code = code_of([&] { set_release_threshold(device(), std::size_t{64} << 20); });
+  const std::error_code code = code_of([&] { device_resource(device()).set_release_threshold(std::size_t{64} << 20); });
   EXPECT_TRUE(code == std::error_code{} || code == errc::not_supported) << code.message();
-  if (code == std::error_code{}) set_release_threshold(device(), 0);
+  if (code == std::error_code{}) device_resource(device()).set_release_threshold(0);
   EXPECT_EQ(code_of([] { set_release_threshold(Device{1000}, 0); }), errc::invalid_device);
   if (!streams_are_threads()) return;
   EXPECT_EQ(code, nothing_thrown) << "the host keeps no freed memory, so it accepts any threshold";

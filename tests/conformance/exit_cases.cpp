@@ -263,7 +263,7 @@ void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
       const PinnedBuffer<int> memory{100};
       const StreamLease lease = pool.acquire();
       const Stream wrapper = Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
-      static_cast<void>(pinned_statistics());
+      static_cast<void>(PinnedPool::statistics());
     }
     stream.synchronize();
   }
@@ -288,10 +288,10 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
   StreamPool& pool = *inherited->pool;
   Stream& stream = inherited->stream;
   const StreamRef view = stream;
-  expect_forked("pinned_statistics", [] { static_cast<void>(pinned_statistics()); });
-  expect_forked("pinned_limit", [] { static_cast<void>(pinned_limit()); });
-  expect_forked("set_pinned_limit", [] { set_pinned_limit(1 << 20); });
-  expect_forked("trim_pinned", [] { trim_pinned(); });
+  expect_forked("PinnedPool::statistics", [] { static_cast<void>(PinnedPool::statistics()); });
+  expect_forked("PinnedPool::limit", [] { static_cast<void>(PinnedPool::limit()); });
+  expect_forked("PinnedPool::set_limit", [] { PinnedPool::set_limit(1 << 20); });
+  expect_forked("PinnedPool::trim", [] { PinnedPool::trim(); });
   expect_forked("StreamPool::acquire", [&] { const StreamLease lease = pool.acquire(); });
   expect_forked("StreamPool::size", [&] { static_cast<void>(pool.size()); });
   expect_forked("StreamPool::leased", [&] { static_cast<void>(pool.leased()); });
@@ -300,7 +300,7 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
                 [&] { static_cast<void>(Stream::from_native(stream.native(), stream.device(), Ownership::borrow)); });
   expect_forked("Stream::release", [&] { static_cast<void>(stream.release()); });
   expect_forked("Event::record", [&] { Event{}.record(stream); });
-  expect_forked("record_use", [&] { record_use(inherited->pinned.data(), stream); });
+  expect_forked("record_use", [&] { PinnedPool::record_use(inherited->pinned.data(), stream); });
   expect_forked("default_stream", [&] { static_cast<void>(stream.device().default_stream()); });
   expect_forked("per_thread_default", [&] { static_cast<void>(StreamRef::per_thread_default(stream.device())); });
   inherited.reset();

@@ -203,7 +203,7 @@ TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
 class FirstUse : public testing::Test {
  protected:
   void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_none();
+    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
     if (!streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
@@ -290,7 +290,7 @@ TEST_F(FirstUseDeathTest, WithEachAllocationFailing) {
 class FirstStagedCopyDeathTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_none();
+    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
     if (Device::current().pageable_memory_access_uses_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }

@@ -14,7 +14,7 @@ class MemoryReuse : public Conformance {
     Conformance::SetUp();
     if (IsSkipped()) return;
     total_ = device().memory_info().total;
-    if (!device().memory_pools()) GTEST_SKIP() << "without memory pools, a free waits for the device";
+    if (!device().has_memory_pools()) GTEST_SKIP() << "without memory pools, a free waits for the device";
     if (total_ > std::size_t{1} << 30) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
   }
   /// `share` percent of the device's memory, in bytes.

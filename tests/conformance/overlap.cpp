@@ -36,7 +36,7 @@ const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int>
 
 /// A source of the numbers 1 to `size`, and a sink that appends all numbers to `all`.
 [[nodiscard]] auto counting(std::size_t size) {
-  return source<int>([next = 0, left = size](std::span<int> to) mutable {
+  return from_source<int>([next = 0, left = size](std::span<int> to) mutable {
     const std::size_t count = std::min(left, to.size());
     for (std::size_t i = 0; i < count; ++i) to[i] = ++next;
     left -= count;
@@ -44,7 +44,7 @@ const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int>
   });
 }
 [[nodiscard]] auto keeping(Numbers& all) {
-  return sink<int>([&all](std::span<const int> numbers) { all.insert(all.end(), numbers.begin(), numbers.end()); });
+  return to_sink<int>([&all](std::span<const int> numbers) { all.insert(all.end(), numbers.begin(), numbers.end()); });
 }
 
 class Overlap : public Conformance {};
@@ -108,7 +108,7 @@ TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
   std::vector<std::int64_t> b(2 * rows_there);
   std::iota(b.begin(), b.end(), 5'000'000'000);
   std::vector<std::array<int, 5>> out(rows_there);  // an item of a, then the bytes of two items of b
-  overlap(inputs(a, rows(b, 2)), out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
+  overlap(zipped(a, by_rows(b, 2)), out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
           [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const std::int64_t> y, DeviceSpan<std::array<int, 5>> z) {
             EXPECT_EQ(y.size(), 2 * x.size());
             EXPECT_EQ(z.size(), x.size());
@@ -127,7 +127,7 @@ TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
 TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
   const Numbers table = numbered(3 * 1001);
   Numbers first(1001);
-  overlap(rows(table, 3), first, {.chunk = 64, .strategy = GetParam()},
+  overlap(by_rows(table, 3), first, {.chunk = 64, .strategy = GetParam()},
           [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
             EXPECT_EQ(in.size(), 3 * out.size());
             copy_2d(stream, out.data(), sizeof(int), in.data(), 3 * sizeof(int), sizeof(int), out.size());
@@ -192,7 +192,7 @@ TEST_P(OverlapStrategies, PassNeighboursToStencils) {
     expect_neighbours(out, size);
 
     Numbers streamed;
-    auto to = sink<int>([&](std::span<const int> numbers) { streamed.insert(streamed.end(), numbers.begin(), numbers.end()); }, 5);
+    auto to = to_sink<int>([&](std::span<const int> numbers) { streamed.insert(streamed.end(), numbers.begin(), numbers.end()); }, 5);
     overlap(counting(size), to, options, with_neighbours);
     expect_neighbours(streamed, size);
   }
@@ -220,7 +220,7 @@ TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
   EXPECT_EQ(room[5000], -1);
   const Numbers beside = numbered(5000);
   Numbers both(10'000);
-  overlap(inputs(counting(5000), beside), both, {.chunk = 512, .strategy = GetParam()},
+  overlap(zipped(counting(5000), beside), both, {.chunk = 512, .strategy = GetParam()},
           [](StreamRef stream, DeviceSpan<const int> a, DeviceSpan<const int> b, DeviceSpan<int> c) {
             copy(stream, c.subspan(0, a.size()), a);
             copy(stream, c.subspan(a.size()), b);
@@ -265,7 +265,7 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
 
 TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
   constexpr std::size_t chunk = 50'000;
-  const std::size_t before = device_statistics(device()).in_use;
+  const std::size_t before = device_resource(device()).statistics().in_use;
   for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}, std::size_t{6}}) {
     const Numbers in = numbered(20 * chunk);
     Numbers out(in.size());
@@ -273,21 +273,21 @@ TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
     std::size_t most = 0;
     overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()},
             [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& here) {
-              most = std::max(most, device_statistics(device()).in_use - before);
+              most = std::max(most, device_resource(device()).statistics().in_use - before);
               seen.insert(x.data());
-              EXPECT_LT(here.slot, in_flight);
+              EXPECT_LT(here.buffer, in_flight);
               copy(stream, y, x);
             });
     EXPECT_EQ(out, in);
     EXPECT_EQ(most, in_flight * chunk * 2 * sizeof(int));
     EXPECT_EQ(seen.size(), in_flight) << "chunks in the same slot must use the same memory";
   }
-  EXPECT_EQ(device_statistics(device()).in_use, before);
+  EXPECT_EQ(device_resource(device()).statistics().in_use, before);
   // A short input uses memory for its own chunks only.
   const Numbers in = numbered(150);
   Numbers out(150);
   overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()}, [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>) {
-    EXPECT_EQ(device_statistics(device()).in_use - before, 2 * 100 * 2 * sizeof(int));
+    EXPECT_EQ(device_resource(device()).statistics().in_use - before, 2 * 100 * 2 * sizeof(int));
   });
 }
 
@@ -341,7 +341,7 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
 
     std::size_t read = 0;
     EXPECT_EQ(failed_chunk([&] {
-                overlap(source<int>([&](std::span<int> to) {
+                overlap(from_source<int>([&](std::span<int> to) {
                           if (read++ == bad) throw Mine{"too bad"};
                           return to.size();
                         }),
@@ -351,7 +351,7 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
 
     std::size_t written = 0;
     EXPECT_EQ(failed_chunk([&] {
-                overlap(in, sink<int>([&](std::span<const int>) {
+                overlap(in, to_sink<int>([&](std::span<const int>) {
                           if (written++ == bad) throw Mine{"too bad"};
                         }),
                         options, same);
@@ -476,7 +476,7 @@ TEST_P(OverlapStrategies, RecordTimes) {
   for (std::size_t i = 0; i < result.times.size(); ++i) {
     const OverlapChunkTimes& t = result.times[i];
     EXPECT_EQ(t.chunk, i);
-    EXPECT_EQ(t.slot, i % result.in_flight);
+    EXPECT_EQ(t.buffer, i % result.in_flight);
     EXPECT_EQ(t.device, device().ordinal());
     for (const OverlapInterval& step : {t.read, t.copy_in, t.compute, t.copy_out, t.write}) EXPECT_LE(step.start, step.stop);
     EXPECT_LE(t.copy_in.stop, t.compute.start);
@@ -546,11 +546,11 @@ TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   EXPECT_TRUE(refused(in, Numbers(150)));
   EXPECT_TRUE(refused(in, Numbers{}));
   EXPECT_TRUE(refused(Numbers{}, out));
-  EXPECT_TRUE(refused(rows(in, 3), out));
-  EXPECT_TRUE(refused(rows(in, 0), out));
-  EXPECT_TRUE(refused(rows(in, 10), rows(out, 3)));
-  EXPECT_TRUE(refused(in, rows(out, 2)));
-  EXPECT_TRUE(refused(inputs(in, rows(out, 2)), no_output));
+  EXPECT_TRUE(refused(by_rows(in, 3), out));
+  EXPECT_TRUE(refused(by_rows(in, 0), out));
+  EXPECT_TRUE(refused(by_rows(in, 10), by_rows(out, 3)));
+  EXPECT_TRUE(refused(in, by_rows(out, 2)));
+  EXPECT_TRUE(refused(zipped(in, by_rows(out, 2)), no_output));
   EXPECT_TRUE(refused(in, per_chunk(out), {.chunk = 0, .devices = {Device{0}, Device{0}}}));
   EXPECT_TRUE(refused(in, per_chunk(out, 0)));
   EXPECT_TRUE(refused(in, per_chunk(out, 51), {.chunk = 50}));
@@ -559,7 +559,7 @@ TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   EXPECT_TRUE(refused(std::span{out}.first(60), std::span{out}.last(60)));
   EXPECT_TRUE(refused(out, out, {.halo = 1}));
   EXPECT_TRUE(refused(out, filtered(out)));
-  EXPECT_TRUE(refused(source<int>([](std::span<int> to) { return to.size(); }, 0), no_output));
+  EXPECT_TRUE(refused(from_source<int>([](std::span<int> to) { return to.size(); }, 0), no_output));
   EXPECT_EQ(code_of([&] { overlap(in, out, {.devices = {Device{1000}}}, never); }), errc::invalid_device);
   constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
   EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge / 8}, never); }), errc::out_of_memory);
@@ -570,15 +570,16 @@ TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
 TEST_F(Overlap, RefusesSourcesThatReturnWrongCounts) {
   const Numbers in = numbered(100);
   const auto nothing = [](StreamRef, auto...) {};
-  EXPECT_EQ(code_of([&] { overlap(source<int>([](std::span<int> to) { return to.size() + 1; }), no_output, {.chunk = 10}, nothing); }),
+  EXPECT_EQ(code_of([&] { overlap(from_source<int>([](std::span<int> to) { return to.size() + 1; }), no_output, {.chunk = 10}, nothing); }),
             errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(source<int>([](std::span<int>) { return std::size_t{3}; }, 2), no_output, {.chunk = 10}, nothing); }),
-            errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(inputs(in, counting(99)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(inputs(counting(25), counting(24)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
+  EXPECT_EQ(
+      code_of([&] { overlap(from_source<int>([](std::span<int>) { return std::size_t{3}; }, 2), no_output, {.chunk = 10}, nothing); }),
+      errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(zipped(in, counting(99)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(zipped(counting(25), counting(24)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
   Numbers small(99);
   EXPECT_EQ(code_of([&] { overlap(counting(100), small, {.chunk = 10}, same); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(inputs(counting(25), counting(25)), no_output, {.chunk = 10}, nothing); }), nothing_thrown);
+  EXPECT_EQ(code_of([&] { overlap(zipped(counting(25), counting(25)), no_output, {.chunk = 10}, nothing); }), nothing_thrown);
 }
 
 TEST_F(Overlap, IsRefusedInsideAHostFunction) {
@@ -660,7 +661,7 @@ class OverlapInLittleMemory : public Conformance {
     if (IsSkipped()) return;
     memory = device().memory_info().total;
     if (memory > std::size_t{256} << 20) GTEST_SKIP() << "the device has more than 256 MiB of memory";
-    if (!device().memory_pools()) GTEST_SKIP() << "memory is not allocated in stream order";
+    if (!device().has_memory_pools()) GTEST_SKIP() << "memory is not allocated in stream order";
   }
   /// Sizes that need three quarters of the device's memory, for input and output together.
   [[nodiscard]] OverlapOptions most_of_it() const { return {.chunk = memory / 16, .in_flight = 6}; }
@@ -681,13 +682,13 @@ TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
 
   std::size_t left = 3 * memory, written = 0;
   bool right = true;
-  const OverlapResult result = overlap(source<char>([&](std::span<char> to) {
+  const OverlapResult result = overlap(from_source<char>([&](std::span<char> to) {
                                          const std::size_t count = std::min(left, to.size());
                                          std::fill_n(to.begin(), count, 'y');
                                          left -= count;
                                          return count;
                                        }),
-                                       sink<char>([&](std::span<const char> from) {
+                                       to_sink<char>([&](std::span<const char> from) {
                                          written += from.size();
                                          right = right && std::all_of(from.begin(), from.end(), [](char c) { return c == 'y'; });
                                        }),

@@ -22,22 +22,22 @@ using Buffer = PinnedBuffer<unsigned char>;
 
 /// Each test begins and ends with an empty cache, so that no test gets blocks of another one. While a gate is closed, the pool must
 /// neither allocate from the runtime nor free to it, because both may wait for the device. allow() prevents that.
-class PinnedPool : public Conformance {
+class PinnedMemory : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
     if (IsSkipped()) return;
-    trim_pinned();
-    found_ = pinned_statistics();
+    PinnedPool::trim();
+    found_ = PinnedPool::statistics();
   }
   void TearDown() override {
-    set_pinned_limit(huge);
-    if (!IsSkipped()) trim_pinned();
+    PinnedPool::set_limit(huge);
+    if (!IsSkipped()) PinnedPool::trim();
     Conformance::TearDown();
   }
   /// The statistics minus those at the start of the test.
   [[nodiscard]] PinnedStatistics since() const {
-    PinnedStatistics now = pinned_statistics();
+    PinnedStatistics now = PinnedPool::statistics();
     now.in_use -= found_.in_use;
     now.cached -= found_.cached;
     now.blocks -= found_.blocks;
@@ -52,8 +52,8 @@ class PinnedPool : public Conformance {
     std::vector<Buffer> all;
     while (all.size() < count) all.emplace_back(size);
     all.clear();
-    const PinnedStatistics now = pinned_statistics();
-    set_pinned_limit(now.in_use + now.cached);
+    const PinnedStatistics now = PinnedPool::statistics();
+    PinnedPool::set_limit(now.in_use + now.cached);
   }
   /// Whether the block is one of those that the pool can hand out now.
   [[nodiscard]] static bool can_get(const void* address) {
@@ -73,7 +73,7 @@ const void* next_block(std::size_t bytes = size) {
   return buffer.data();
 }
 
-TEST_F(PinnedPool, BuffersCanBeWrittenAndCopied) {
+TEST_F(PinnedMemory, BuffersCanBeWrittenAndCopied) {
   Stream stream;
   PinnedBuffer<int> source{1000}, result{1000};
   std::iota(source.begin(), source.end(), 0);
@@ -84,7 +84,7 @@ TEST_F(PinnedPool, BuffersCanBeWrittenAndCopied) {
   EXPECT_TRUE(std::equal(source.begin(), source.end(), result.begin()));
 }
 
-TEST_F(PinnedPool, WriteCombinedMemoryIsPooledApart) {
+TEST_F(PinnedMemory, WriteCombinedMemoryIsPooledApart) {
   Stream stream;
   std::vector<unsigned char> result(size);
   DeviceBuffer<unsigned char> there{size, stream};
@@ -104,7 +104,7 @@ TEST_F(PinnedPool, WriteCombinedMemoryIsPooledApart) {
   EXPECT_EQ(again.data(), combined);
 }
 
-TEST_F(PinnedPool, ZeroBytesCanBeAllocated) {
+TEST_F(PinnedMemory, ZeroBytesCanBeAllocated) {
   const Buffer none{0};
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_EQ(none.device_pointer(), nullptr);
@@ -118,7 +118,7 @@ TEST_F(PinnedPool, ZeroBytesCanBeAllocated) {
   resource->deallocate(second, 0);
 }
 
-TEST_F(PinnedPool, TooLargeSizesThrowBadAlloc) {
+TEST_F(PinnedMemory, TooLargeSizesThrowBadAlloc) {
   EXPECT_EQ(code_of([] { const PinnedBuffer<double> overflow(huge); }), errc::out_of_memory);
   EXPECT_EQ(code_of([] { const Buffer most(huge); }), errc::out_of_memory);
   EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
@@ -127,7 +127,7 @@ TEST_F(PinnedPool, TooLargeSizesThrowBadAlloc) {
   EXPECT_THROW((std::vector<int, PinnedAllocator<int>>(huge / 64)), std::bad_alloc);
 }
 
-TEST_F(PinnedPool, WorksAfterOutOfMemory) {
+TEST_F(PinnedMemory, WorksAfterOutOfMemory) {
   Stream stream;
   const PinnedStatistics before = since();
   EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
@@ -140,7 +140,7 @@ TEST_F(PinnedPool, WorksAfterOutOfMemory) {
   EXPECT_EQ(result[99], 100);
 }
 
-TEST_F(PinnedPool, BlocksAreAlignedAtSizesUpTo4097) {
+TEST_F(PinnedMemory, BlocksAreAlignedAtSizesUpTo4097) {
   for (std::size_t bytes = 1; bytes <= 4097; bytes += bytes < 64 ? 1 : 61) {
     const Buffer one(bytes), two(bytes);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.data()) % 256, 0U) << bytes;
@@ -152,7 +152,7 @@ TEST_F(PinnedPool, BlocksAreAlignedAtSizesUpTo4097) {
   EXPECT_EQ(code_of([] { return pinned_resource()->allocate(100, 512); }), errc::invalid_argument);
 }
 
-TEST_F(PinnedPool, PointersAreReportedAsPinned) {
+TEST_F(PinnedMemory, PointersAreReportedAsPinned) {
   const Buffer buffer{size};
   EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::pinned);
   EXPECT_EQ(pointer_info(buffer.data() + size - 1).kind, MemoryKind::pinned);
@@ -162,7 +162,7 @@ TEST_F(PinnedPool, PointersAreReportedAsPinned) {
   EXPECT_EQ(pointer_info(others.data()).kind, MemoryKind::pinned);
 }
 
-TEST_F(PinnedPool, AFreedBlockIsReused) {
+TEST_F(PinnedMemory, AFreedBlockIsReused) {
   const void* const first = next_block();
   EXPECT_EQ(next_block(), first);
   EXPECT_EQ(next_block(block), first) << "the largest size of the class";
@@ -235,9 +235,9 @@ INSTANTIATE_TEST_SUITE_P(Uses, PinnedPoolWays,
                          testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill, Way::pattern, Way::batch, Way::between_two,
                                          Way::by_hand));
 
-TEST_F(PinnedPool, DoesNotGrowWithBlocksUsedByAnotherThreadsDefaultStream) {
+TEST_F(PinnedMemory, DoesNotGrowWithBlocksUsedByAnotherThreadsDefaultStream) {
   constexpr std::size_t bytes = std::size_t{128} << 10;
-  const std::size_t before = pinned_statistics().cached;
+  const std::size_t before = PinnedPool::statistics().cached;
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<PinnedBuffer<unsigned char>> handed;
@@ -274,10 +274,10 @@ TEST_F(PinnedPool, DoesNotGrowWithBlocksUsedByAnotherThreadsDefaultStream) {
     changed.notify_all();
   }
   user.join();
-  EXPECT_LE(pinned_statistics().cached, before + 8 * bytes);
+  EXPECT_LE(PinnedPool::statistics().cached, before + 8 * bytes);
 }
 
-TEST_F(PinnedPool, APendingCopyReadsWhatTheDestroyedBufferHeld) {
+TEST_F(PinnedMemory, APendingCopyReadsWhatTheDestroyedBufferHeld) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   std::vector<unsigned char> result(size);
@@ -300,7 +300,7 @@ TEST_F(PinnedPool, APendingCopyReadsWhatTheDestroyedBufferHeld) {
   EXPECT_EQ(result, std::vector<unsigned char>(size, 1));
 }
 
-TEST_F(PinnedPool, ABlockUsedByTwoStreamsIsReusedAfterBoth) {
+TEST_F(PinnedMemory, ABlockUsedByTwoStreamsIsReusedAfterBoth) {
   Stream first, second;
   DeviceBuffer<unsigned char> there{size, first}, too{size, second};
   const void* held = nullptr;
@@ -323,7 +323,7 @@ TEST_F(PinnedPool, ABlockUsedByTwoStreamsIsReusedAfterBoth) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, ABlockInUseDoesNotHideIdleOnes) {
+TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
   constexpr std::size_t count = 20;
   Stream held_up, runs_on;
   DeviceBuffer<unsigned char> there{size, held_up}, too{size, runs_on};
@@ -377,7 +377,7 @@ TEST_F(PinnedPoolTwo, ABlockUsedOnAnotherDeviceIsReusedAfterItsStream) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, UsesOfInteriorPointersAreRecorded) {
+TEST_F(PinnedMemory, UsesOfInteriorPointersAreRecorded) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   stream.synchronize();
@@ -392,7 +392,7 @@ TEST_F(PinnedPool, UsesOfInteriorPointersAreRecorded) {
       if (by_copy)
         copy_bytes(stream, there.data(), buffer.data() + size - 1, 1);
       else
-        record_use(buffer.data() + size / 2, stream);
+        PinnedPool::record_use(buffer.data() + size / 2, stream);
     }
     EXPECT_FALSE(can_get(held));
     gate.open();
@@ -401,7 +401,7 @@ TEST_F(PinnedPool, UsesOfInteriorPointersAreRecorded) {
   }
 }
 
-TEST_F(PinnedPool, RecordUseRefusesForeignPointers) {
+TEST_F(PinnedMemory, RecordUseRefusesForeignPointers) {
   Stream stream;
   int variable = 0;
   std::vector<int> ordinary(100);
@@ -409,17 +409,17 @@ TEST_F(PinnedPool, RecordUseRefusesForeignPointers) {
   const void* const freed = next_block();
   for (const void* pointer : {static_cast<const void*>(nullptr), static_cast<const void*>(&variable),
                               static_cast<const void*>(ordinary.data()), static_cast<const void*>(there.data()), freed})
-    EXPECT_EQ(code_of([&] { record_use(pointer, stream); }), errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { PinnedPool::record_use(pointer, stream); }), errc::invalid_argument);
   const Buffer buffer{size};
   // If the runtime allocated another block right behind this one, the address belongs to that block.
   if (pointer_info(buffer.data() + block).kind == MemoryKind::pageable) {
-    EXPECT_EQ(code_of([&] { record_use(buffer.data() + block, stream); }), errc::invalid_argument) << "one past the end";
+    EXPECT_EQ(code_of([&] { PinnedPool::record_use(buffer.data() + block, stream); }), errc::invalid_argument) << "one past the end";
   }
   const Stream moved{std::move(stream)};
   EXPECT_EQ(code_of([&] { buffer.record_use(stream); }), errc::invalid_handle);
 }
 
-TEST_F(PinnedPool, ABlockOutlivesTheStreamThatUsedIt) {
+TEST_F(PinnedMemory, ABlockOutlivesTheStreamThatUsedIt) {
   const void* held = nullptr;
   allow(2);
   Gate gate;
@@ -439,7 +439,7 @@ TEST_F(PinnedPool, ABlockOutlivesTheStreamThatUsedIt) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
+TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   Buffer buffer{size};
   const auto rounds = [&](int count) {
     for (int i = 0; i < count; ++i) {
@@ -455,7 +455,7 @@ TEST_F(PinnedPool, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   EXPECT_LT(live_objects().pooled_events, 1000U);
 }
 
-TEST_F(PinnedPool, ABlockOutlivesThePerThreadStreamThatUsedIt) {
+TEST_F(PinnedMemory, ABlockOutlivesThePerThreadStreamThatUsedIt) {
   const void* held = nullptr;
   allow(2);
   {
@@ -467,7 +467,7 @@ TEST_F(PinnedPool, ABlockOutlivesThePerThreadStreamThatUsedIt) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, ABlockUsedByAnotherThreadsDefaultStreamIsReusedAfterIt) {
+TEST_F(PinnedMemory, ABlockUsedByAnotherThreadsDefaultStreamIsReusedAfterIt) {
   allow(2);
   std::latch freed{1}, used{1};
   const void* held = nullptr;
@@ -489,7 +489,7 @@ TEST_F(PinnedPool, ABlockUsedByAnotherThreadsDefaultStreamIsReusedAfterIt) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, TrimFreesIdleBlocksOnly) {
+TEST_F(PinnedMemory, TrimFreesIdleBlocksOnly) {
   Buffer stays{size};
   std::memset(stays.data(), 5, size);
   next_block(size);
@@ -497,14 +497,14 @@ TEST_F(PinnedPool, TrimFreesIdleBlocksOnly) {
   next_block(std::size_t{1} << 20);
   EXPECT_EQ(since().cached_blocks, 3U);
   EXPECT_EQ(since().cached, block + 2 * block + (std::size_t{1} << 20));
-  trim_pinned();
+  PinnedPool::trim();
   EXPECT_EQ(since().cached_blocks, 0U);
   EXPECT_EQ(since().cached, 0U);
   EXPECT_EQ(since().blocks, 1U);
   EXPECT_EQ(std::count(stays.begin(), stays.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(PinnedPool, TrimKeepsABlockWithAPendingCopy) {
+TEST_F(PinnedMemory, TrimKeepsABlockWithAPendingCopy) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   std::vector<unsigned char> result(size);
@@ -516,17 +516,17 @@ TEST_F(PinnedPool, TrimKeepsABlockWithAPendingCopy) {
     std::memset(source.data(), 9, size);
     copy(stream, there, source);
   }
-  trim_pinned();
+  PinnedPool::trim();
   EXPECT_EQ(since().cached_blocks, 1U);
   gate.open();
   copy(stream, result, there);
   stream.synchronize();
   EXPECT_EQ(result, std::vector<unsigned char>(size, 9));
-  trim_pinned();
+  PinnedPool::trim();
   EXPECT_EQ(since().cached_blocks, 0U);
 }
 
-TEST_F(PinnedPool, StatisticsAreExact) {
+TEST_F(PinnedMemory, StatisticsAreExact) {
   {
     const Buffer one{size}, two{1}, three{block + 1};
     const PinnedStatistics s = since();
@@ -546,13 +546,13 @@ TEST_F(PinnedPool, StatisticsAreExact) {
   s = since();
   EXPECT_EQ(s.hits, 1U);
   EXPECT_EQ(s.misses, 3U);
-  trim_pinned();
+  PinnedPool::trim();
   s = since();
   EXPECT_EQ(s.cached, 0U);
   EXPECT_EQ(s.cached_blocks, 0U);
 }
 
-TEST_F(PinnedPool, ABlockIsReusedForItsSizeClassOnly) {
+TEST_F(PinnedMemory, ABlockIsReusedForItsSizeClassOnly) {
   const void* const small = next_block(size);
   Buffer large{block + 1};
   EXPECT_NE(static_cast<const void*>(large.data()), small);
@@ -563,7 +563,7 @@ TEST_F(PinnedPool, ABlockIsReusedForItsSizeClassOnly) {
   EXPECT_EQ(next_block(size), small);
 }
 
-TEST_F(PinnedPool, DoubleFreeIsRefused) {
+TEST_F(PinnedMemory, DoubleFreeIsRefused) {
   std::pmr::memory_resource* const resource = pinned_resource();
   void* const memory = resource->allocate(size);
   resource->deallocate(memory, size);
@@ -573,7 +573,7 @@ TEST_F(PinnedPool, DoubleFreeIsRefused) {
   EXPECT_NE(one.data(), two.data());
 }
 
-TEST_F(PinnedPool, MovedBuffersFreeOnce) {
+TEST_F(PinnedMemory, MovedBuffersFreeOnce) {
   Buffer a{size};
   Buffer b{std::move(a)};
   Buffer c{size};
@@ -584,7 +584,7 @@ TEST_F(PinnedPool, MovedBuffersFreeOnce) {
   EXPECT_EQ(c.data(), nullptr);
 }
 
-TEST_F(PinnedPool, FreeOfAForeignPointerIsRefused) {
+TEST_F(PinnedMemory, FreeOfAForeignPointerIsRefused) {
   std::pmr::memory_resource* const resource = pinned_resource();
   std::vector<int> ordinary(100);
   int variable = 0;
@@ -597,7 +597,7 @@ TEST_F(PinnedPool, FreeOfAForeignPointerIsRefused) {
   resource->deallocate(memory, size);
 }
 
-TEST_F(PinnedPool, ASteadyLoopUsesABoundedNumberOfBlocks) {
+TEST_F(PinnedMemory, ASteadyLoopUsesABoundedNumberOfBlocks) {
   const int rounds = long_tests() ? 100'000 : 5000;
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
@@ -615,7 +615,7 @@ TEST_F(PinnedPool, ASteadyLoopUsesABoundedNumberOfBlocks) {
   EXPECT_LE(since().cached, 200 * block);
 }
 
-TEST_F(PinnedPool, AFailedAllocationEmptiesTheCacheAndIsRetried) {
+TEST_F(PinnedMemory, AFailedAllocationEmptiesTheCacheAndIsRetried) {
   next_block(size);
   next_block(std::size_t{1} << 20);
   EXPECT_EQ(since().cached_blocks, 2U);
@@ -623,17 +623,17 @@ TEST_F(PinnedPool, AFailedAllocationEmptiesTheCacheAndIsRetried) {
   EXPECT_EQ(since().cached_blocks, 0U);
   // An allocation that fits only after the cache is emptied. A limit stands for a machine without free memory.
   next_block(std::size_t{1} << 20);
-  const PinnedStatistics now = pinned_statistics();
-  set_pinned_limit(now.in_use + now.cached);
+  const PinnedStatistics now = PinnedPool::statistics();
+  PinnedPool::set_limit(now.in_use + now.cached);
   EXPECT_EQ(code_of([] { const Buffer other(std::size_t{1} << 19); }), std::error_code{});
-  set_pinned_limit(huge);
+  PinnedPool::set_limit(huge);
   EXPECT_EQ(since().cached, std::size_t{1} << 19);
 }
 
-TEST_F(PinnedPool, TheLimitIsRespectedAndFreedBytesCountAgain) {
-  const PinnedStatistics now = pinned_statistics();
-  set_pinned_limit(now.in_use + now.cached + 4 * block);
-  EXPECT_EQ(pinned_limit(), now.in_use + now.cached + 4 * block);
+TEST_F(PinnedMemory, TheLimitIsRespectedAndFreedBytesCountAgain) {
+  const PinnedStatistics now = PinnedPool::statistics();
+  PinnedPool::set_limit(now.in_use + now.cached + 4 * block);
+  EXPECT_EQ(PinnedPool::limit(), now.in_use + now.cached + 4 * block);
   {
     std::vector<Buffer> buffers;
     for (int i = 0; i < 4; ++i) buffers.emplace_back(size);
@@ -645,13 +645,13 @@ TEST_F(PinnedPool, TheLimitIsRespectedAndFreedBytesCountAgain) {
   }
   EXPECT_EQ(code_of([] { const Buffer all{4 * block}; }), std::error_code{});
   EXPECT_EQ(code_of([] { const Buffer too_much{4 * block + 1}; }), errc::out_of_memory);
-  set_pinned_limit(now.in_use + now.cached);
+  PinnedPool::set_limit(now.in_use + now.cached);
   EXPECT_EQ(since().cached, 0U) << "a lower limit gives cached blocks back";
-  set_pinned_limit(huge);
+  PinnedPool::set_limit(huge);
   next_block();
 }
 
-TEST_F(PinnedPool, ABlockFreedOnAnotherThreadIsReused) {
+TEST_F(PinnedMemory, ABlockFreedOnAnotherThreadIsReused) {
   Buffer buffer{size};
   const void* const address = buffer.data();
   on_thread([taken = std::move(buffer)] { EXPECT_NE(taken.data(), nullptr); });
@@ -660,7 +660,7 @@ TEST_F(PinnedPool, ABlockFreedOnAnotherThreadIsReused) {
   EXPECT_EQ(next_block(), address);
 }
 
-TEST_F(PinnedPool, ThreadsExchangeBlocks) {
+TEST_F(PinnedMemory, ThreadsExchangeBlocks) {
   std::mutex mutex;
   std::vector<Buffer> exchanged;
   Stream stream;
@@ -680,7 +680,7 @@ TEST_F(PinnedPool, ThreadsExchangeBlocks) {
   EXPECT_EQ(since().blocks, 0U);
 }
 
-TEST_F(PinnedPool, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
+TEST_F(PinnedMemory, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
   if (!host_functions_overlap()) GTEST_SKIP() << "a host function that blocks delays the others here";
   Stream stream, other;
   const void* held = nullptr;
@@ -700,7 +700,7 @@ TEST_F(PinnedPool, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
   EXPECT_TRUE(can_get(held));
 }
 
-TEST_F(PinnedPool, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
+TEST_F(PinnedMemory, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   on_threads(4, [&](int index) {
@@ -708,7 +708,7 @@ TEST_F(PinnedPool, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
       Buffer mine{size};
       std::memset(mine.data(), index + 1, size);
       if (i % 2 == 0) copy(stream, there, mine);
-      trim_pinned();
+      PinnedPool::trim();
       EXPECT_EQ(std::count(mine.begin(), mine.end(), index + 1), static_cast<std::ptrdiff_t>(size));
     }
   });
@@ -781,7 +781,7 @@ TEST_F(Registration, MovesLikeAnOwner) {
   EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
 }
 
-TEST_F(PinnedPool, DevicePointersReachTheSameMemory) {
+TEST_F(PinnedMemory, DevicePointersReachTheSameMemory) {
   if (!device().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
   Stream stream;
   PinnedBuffer<int> memory{4};
@@ -790,7 +790,7 @@ TEST_F(PinnedPool, DevicePointersReachTheSameMemory) {
   EXPECT_EQ(memory[3], 7);
 }
 
-TEST_F(PinnedPool, ContainersUseThePool) {
+TEST_F(PinnedMemory, ContainersUseThePool) {
   {
     std::vector<int, PinnedAllocator<int>> numbers(1000, 5);
     std::pmr::vector<int> others(numbers.begin(), numbers.end(), pinned_resource());

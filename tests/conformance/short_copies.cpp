@@ -123,10 +123,10 @@ TEST_F(ShortCopies, OfManyStreamsThatComeAndGo) {
 }
 
 TEST_F(ShortCopies, WorkWithoutPinnedMemory) {
-  trim_staging();
-  trim_pinned();
-  const std::size_t limit = pinned_limit();
-  set_pinned_limit(0);
+  Staging::trim();
+  PinnedPool::trim();
+  const std::size_t limit = PinnedPool::limit();
+  PinnedPool::set_limit(0);
   Stream stream;
   DeviceBuffer<unsigned char> there{most, stream};
   const Bytes source = pattern(100 * kib, 9);
@@ -136,7 +136,7 @@ TEST_F(ShortCopies, WorkWithoutPinnedMemory) {
   stream.synchronize();
   copy_bytes(stream, back.data(), there.data(), back.size());
   stream.synchronize();
-  set_pinned_limit(limit);
+  PinnedPool::set_limit(limit);
   EXPECT_TRUE(back == source);
 }
 
@@ -156,20 +156,20 @@ TEST_F(ShortCopies, OfPinnedMemoryAreReportedAsDirect) {
 }
 
 TEST_F(ShortCopies, TrimFreesTheirPinnedMemory) {
-  trim_staging();
-  trim_pinned();
-  const std::size_t before = pinned_statistics().blocks;
+  Staging::trim();
+  PinnedPool::trim();
+  const std::size_t before = PinnedPool::statistics().blocks;
   Stream stream;
   DeviceBuffer<unsigned char> there{most, stream};
   Bytes host = pattern(100 * kib, 1);
   stream.synchronize();
   copy_bytes(stream, there.data(), host.data(), host.size());
   stream.synchronize();
-  trim_staging();
-  EXPECT_EQ(pinned_statistics().blocks, before);
+  Staging::trim();
+  EXPECT_EQ(PinnedPool::statistics().blocks, before);
   stream.synchronize();
-  trim_pinned();
-  EXPECT_EQ(pinned_statistics().cached_blocks, 0U);
+  PinnedPool::trim();
+  EXPECT_EQ(PinnedPool::statistics().cached_blocks, 0U);
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ namespace {
 class GiveBack : public testing::Environment {
   void TearDown() override {
     if (runnel::Device::count() == 0) return;
-    runnel::trim_staging();
-    runnel::trim_pinned();
+    runnel::Staging::trim();
+    runnel::PinnedPool::trim();
   }
 };
 [[maybe_unused]] const testing::Environment* const give_back = testing::AddGlobalTestEnvironment(new GiveBack);
@@ -142,7 +142,7 @@ std::string owned_objects() {
 }
 
 void Conformance::SetUp() {
-  if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_none();
+  if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
   scratch_.emplace(std::size_t{4096});
   // The first fill may load code onto the device, which waits for the device. So fill once before a test closes a gate.
   EXPECT_TRUE(runs(Device::current().default_stream()));

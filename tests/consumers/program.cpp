@@ -7,7 +7,7 @@
 
 int main() {
   if (runnel::Device::count() == 0) {
-    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_none().c_str());
+    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_no_device().c_str());
     return 0;
   }
   bool caught = false;

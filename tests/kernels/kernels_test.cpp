@@ -19,7 +19,7 @@ constexpr std::size_t count = 100'003;
 class Kernels : public testing::Test {
  protected:
   void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << Device::why_none();
+    if (Device::count() == 0) GTEST_SKIP() << Device::why_no_device();
   }
 };
 

@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (Device::count() == 0) {
-    std::printf("skipped: %s\n", Device::why_none().c_str());
+    std::printf("skipped: %s\n", Device::why_no_device().c_str());
     return 77;
   }
   found->second();

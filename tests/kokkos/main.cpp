@@ -4,7 +4,7 @@
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (runnel::Device::count() == 0) {
-    std::printf("skipped: %s\n", runnel::Device::why_none().c_str());
+    std::printf("skipped: %s\n", runnel::Device::why_no_device().c_str());
     return 77;
   }
   const Kokkos::ScopeGuard kokkos{argc, argv};

@@ -6,7 +6,7 @@ namespace {
 using namespace kokkos_tests;
 
 constexpr ModuleCalls calls{
-    .stream_of = [](const Space& exec) { return kokkos::as_stream(exec).stream(); },
+    .stream_of = [](const Space& exec) { return kokkos::as_stream(exec).unfenced_stream(); },
     .is_instance_of = [](StreamRef stream, const Space& exec) { return kokkos::exec_space<Space>(stream) == exec; },
     .wait_for_stream_of = [](const Space& exec) { kokkos::as_stream(exec).synchronize(); },
     .launch_affine = enqueue_affine,

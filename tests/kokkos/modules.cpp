@@ -50,7 +50,7 @@ TEST_F(KokkosModules, ShareAStreamsInstance) {
   module->launch_affine(made_there, x, 0, 4);
   const Space there = kokkos::exec_space<Space>(made_there);
   EXPECT_TRUE(module->is_instance_of(made_there, there));
-  EXPECT_EQ(kokkos::as_stream(there).stream(), made_there);
+  EXPECT_EQ(kokkos::as_stream(there).unfenced_stream(), made_there);
   EXPECT_EQ(values(made_there, x), std::vector<int>(1000, 4));
 }
 

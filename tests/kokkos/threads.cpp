@@ -41,7 +41,7 @@ TEST(KokkosThreads, AllStreamsShareOneInstance) {
   Stream s;
   EXPECT_EQ(kokkos::exec_space<Space>(s), Space{});
   const kokkos::ExecStream instance{Space{}};
-  s.wait_stream(instance);
+  s.wait_stream(instance.stream());
   instance.wait_stream(s);
   kokkos::wait(Space{}, Space{});
   const Stream gone{std::move(s)};

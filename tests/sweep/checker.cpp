@@ -151,8 +151,8 @@ void Checker::finish() {
   // Freeing pinned blocks returns the events that guard their reuse.
   static_cast<void>(attempt("trim_pinned", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
-    trim_staging();
-    trim_pinned();
+    Staging::trim();
+    PinnedPool::trim();
   }));
   const StandinView now = view();
   if (!eventually([] { return live_objects().host_functions == 0 && Callable::alive() == 0; }))
@@ -168,7 +168,7 @@ void Checker::finish() {
     violation("the runtime still has %zu device blocks", view().device_blocks);
   if (now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
-  const std::size_t known = live_objects().pooled_events + kept_events_ + 2 * pinned_statistics().cached_blocks;
+  const std::size_t known = live_objects().pooled_events + kept_events_ + 2 * PinnedPool::statistics().cached_blocks;
   if (view().events > known + allowed) violation("the runtime has %zu events, the library knows of %zu", view().events, known);
 }
 

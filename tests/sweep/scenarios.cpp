@@ -559,7 +559,7 @@ void pinned_given_back(Checker& c, bool stream_ends) {
     c.require(other->data() != used, "a pinned block is handed out while a stream may still read it");
     std::fill(other->begin(), other->end(), 6);
   }
-  if (!c.attempt("trim_pinned", [] { trim_pinned(); })) return;
+  if (!c.attempt("PinnedPool::trim", [] { PinnedPool::trim(); })) return;
   gate.open();
   if (!c.attempt("synchronize", [&] { end->synchronize(); })) return;
   if (!c.attempt("copy", [&] { copy(*b.stream, *others[0], *there); })) return;
@@ -611,8 +611,8 @@ void captures(Checker& c) {
     if (!c.attempt("HostRegistration", [&] { pin.emplace(mine.data(), mine.size()); })) return;
     if (!c.attempt("ManagedBuffer", [&] { managed.emplace(size); })) return;
   }
-  if (!c.attempt("trim_staging", [] { trim_staging(); })) return;
-  if (!c.attempt("trim_pinned", [] { trim_pinned(); })) return;
+  if (!c.attempt("Staging::trim", [] { Staging::trim(); })) return;
+  if (!c.attempt("PinnedPool::trim", [] { PinnedPool::trim(); })) return;
   if (!c.attempt("is_capturing", [&] { c.require(captured->is_capturing(), "the capture is over"); })) return;
   void* graph = nullptr;
   const bool faulted_before = c.faulted();
@@ -644,8 +644,8 @@ void device_properties(Checker& c) {
   if (!c.attempt("memory_info", [&] { c.require(second.memory_info().total > 0, "no memory"); })) return;
   if (!c.attempt("priority_range", [&] { static_cast<void>(second.priority_range()); })) return;
   if (!c.attempt("multiprocessor_count", [&] { c.require(second.multiprocessor_count() > 0, "none"); })) return;
-  if (!c.attempt("memory_pools", [&] { c.require(second.memory_pools(), "none"); })) return;
-  if (!c.attempt("stream_memory_operations", [&] { static_cast<void>(second.stream_memory_operations()); })) return;
+  if (!c.attempt("has_memory_pools", [&] { c.require(second.has_memory_pools(), "none"); })) return;
+  if (!c.attempt("has_stream_memory_operations", [&] { static_cast<void>(second.has_stream_memory_operations()); })) return;
   if (!c.attempt("can_access_peer", [&] { c.require(first.can_access_peer(second), "cannot"); })) return;
   if (!c.attempt("enable_peer_access", [&] { second.enable_peer_access(first); })) return;
   if (!c.attempt("enable_peer_access again", [&] { second.enable_peer_access(first); })) return;
@@ -748,7 +748,8 @@ void overlap_streamed(Checker& c) {
       const auto write = [&](std::span<const int> numbers) { out.insert(out.end(), numbers.begin(), numbers.end()); };
       try {
         overlap(
-            source<int>(read), filtered(sink<int>(write)), {.chunk = 100, .in_flight = 3, .strategy = OverlapStrategy::copy_compute_copy},
+            from_source<int>(read), filtered(to_sink<int>(write)),
+            {.chunk = 100, .in_flight = 3, .strategy = OverlapStrategy::copy_compute_copy},
             [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, DeviceSpan<std::size_t> count, const OverlapChunk& chunk) {
               copy(stream, y, x);
               copy(stream, count, *kept);

@@ -6,6 +6,6 @@
 
 int main() {
   if (runnel::Device::count() > 0) return 0;
-  std::printf("skipped: %s\n", runnel::Device::why_none().c_str());
+  std::printf("skipped: %s\n", runnel::Device::why_no_device().c_str());
   return 77;
 }

@@ -13,7 +13,7 @@ __global__ void scale(float* x, std::size_t n, float factor) {
 
 int main() {
   if (runnel::Device::count() == 0) {
-    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_none().c_str());
+    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_no_device().c_str());
     return 0;
   }
   std::vector<float> values(1 << 20, 2.0F);

@@ -29,7 +29,7 @@ bool same_values() {
 
 int main(int argc, char** argv) {
   if (runnel::Device::count() == 0) {
-    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_none().c_str());
+    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_no_device().c_str());
     return 0;
   }
   const Kokkos::ScopeGuard kokkos{argc, argv};

@@ -17,7 +17,7 @@ void expect(bool condition, const char* what) {
 
 int main() {
   if (runnel::Device::count() == 0) {
-    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_none().c_str());
+    std::printf("%s: no device: %s\n", RUNNEL_BACKEND, runnel::Device::why_no_device().c_str());
     return 0;
   }
   runnel::Stream ours;

@@ -276,7 +276,7 @@ TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
   const std::error_code code = code_of([&] { device_resource(device()).set_release_threshold(std::size_t{64} << 20); });
   EXPECT_TRUE(code == std::error_code{} || code == errc::not_supported) << code.message();
   if (code == std::error_code{}) device_resource(device()).set_release_threshold(0);
-  EXPECT_EQ(code_of([] { set_release_threshold(Device{1000}, 0); }), errc::invalid_device);
+  EXPECT_EQ(code_of([] { device_resource(Device{1000}).set_release_threshold(0); }), errc::invalid_device);
   if (!streams_are_threads()) return;
   EXPECT_EQ(code, nothing_thrown) << "the host keeps no freed memory, so it accepts any threshold";
 }

@@ -174,7 +174,7 @@ TEST_F(PinnedMemory, AFreedBlockIsReused) {
 
 /// The operations through which a stream uses a block. Each is a test of its own.
 enum class Way { from, to, bytes, plane, fill, pattern, batch, between_two, by_hand };
-class PinnedPoolWays : public PinnedPool, public testing::WithParamInterface<Way> {
+class PinnedMemoryWays : public PinnedMemory, public testing::WithParamInterface<Way> {
  protected:
   void use(StreamRef stream, Buffer& buffer, DeviceBuffer<unsigned char>& there, Buffer& other) const {
     switch (GetParam()) {
@@ -212,7 +212,7 @@ class PinnedPoolWays : public PinnedPool, public testing::WithParamInterface<Way
   }
 };
 
-TEST_P(PinnedPoolWays, ABlockIsReusedOnlyOnceItsUseIsComplete) {
+TEST_P(PinnedMemoryWays, ABlockIsReusedOnlyOnceItsUseIsComplete) {
   Stream stream;
   DeviceBuffer<unsigned char> there{size, stream};
   Buffer other{size};
@@ -231,7 +231,7 @@ TEST_P(PinnedPoolWays, ABlockIsReusedOnlyOnceItsUseIsComplete) {
   stream.synchronize();
   EXPECT_TRUE(can_get(held));
 }
-INSTANTIATE_TEST_SUITE_P(Uses, PinnedPoolWays,
+INSTANTIATE_TEST_SUITE_P(Uses, PinnedMemoryWays,
                          testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill, Way::pattern, Way::batch, Way::between_two,
                                          Way::by_hand));
 
@@ -348,15 +348,15 @@ TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
   EXPECT_EQ(code_of([] { const Buffer another{size}; }), errc::out_of_memory);
 }
 
-class PinnedPoolTwo : public PinnedPool {
+class PinnedMemoryTwo : public PinnedMemory {
  protected:
   void SetUp() override {
     if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
-    PinnedPool::SetUp();
+    PinnedMemory::SetUp();
   }
 };
 
-TEST_F(PinnedPoolTwo, ABlockUsedOnAnotherDeviceIsReusedAfterItsStream) {
+TEST_F(PinnedMemoryTwo, ABlockUsedOnAnotherDeviceIsReusedAfterItsStream) {
   Stream stream{Device{1}};
   DeviceBuffer<unsigned char> there{size, stream};
   const void* held = nullptr;

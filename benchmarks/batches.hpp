@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Timing operations that only enqueue: a batch is timed, then drained outside the clock, so that a full queue is not measured.
+/// Timing of operations that only enqueue. A batch is timed and then drained without timing, so that a full queue is not measured.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -11,7 +11,7 @@ namespace bench {
 
 template <class Operation, class Drain>
 void timed_batches(benchmark::State& state, int batch, Operation operation, Drain drain) {
-  for (int i = 0; i < batch; ++i) operation();  // the first calls find cold caches
+  for (int i = 0; i < batch; ++i) operation();  // warms the caches
   drain();
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
@@ -22,17 +22,17 @@ void timed_batches(benchmark::State& state, int batch, Operation operation, Drai
   }
 }
 
-/// How many host functions and the like are enqueued at a time. On a GPU few enough for its queue; on the host backend, whose queue holds
-/// 65,536, so many that waking its thread up, once a batch, is not what is measured.
+/// How many operations a batch enqueues. On a GPU they must fit into its queue. The host backend's queue holds 65,536, so the batch is
+/// larger, because otherwise the time to wake the stream's thread, once for each batch, would dominate.
 #ifdef RUNNEL_BACKEND_HOST
 constexpr int enqueued_batch = 2000;
 #else
 constexpr int enqueued_batch = 500;
 #endif
 
-/// Medians of nine runs of so many batches.
+/// Nine runs of 20 batches, of which the median is reported.
 inline void repeated(benchmark::internal::Benchmark* b) { b->UseManualTime()->Iterations(20)->Repetitions(9); }
-/// For operations that wait, and so are timed as they are.
+/// For operations that wait, which are timed one by one.
 inline void repeated_singly(benchmark::internal::Benchmark* b) { b->Iterations(2000)->Repetitions(9); }
 
 }  // namespace bench

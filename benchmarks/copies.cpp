@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies between host and device: bytes a second, and for how long the caller is held, by size, direction and kind of memory. Raw is
-/// the runtime's asynchronous copy from the same memory. Every copy's bytes are checked once.
+/// Copies between host and device: bytes per second, and how long the call blocks ("held"), by size, direction and kind of memory. "Raw" is
+/// the runtime's asynchronous copy from the same memory. The bytes of every copy are checked once.
+#include "must.hpp"
 #include "runtime.hpp"
 
 #include <runnel/runnel.hpp>
@@ -21,6 +22,7 @@
 namespace {
 
 using namespace runnel;
+using bench::must;
 namespace rt = runnel::rt;
 using Clock = std::chrono::steady_clock;
 
@@ -28,12 +30,6 @@ struct Times {
   double held_us;
   double total_us;
 };
-
-void must(int status) {
-  if (status == 0) return;
-  std::fprintf(stderr, "raw runtime call failed: %d\n", status);
-  std::exit(1);
-}
 
 template <class Copy>
 [[nodiscard]] Times timed_once(StreamRef stream, Copy& copy) {
@@ -51,8 +47,8 @@ template <class Copy>
   return (*middle).*which;
 }
 
-/// Medians of the repeats of each; each is timed from the call to the end of the stream. They take turns, small ones of several repeats
-/// with one before that does not count: what one leaves in the caches is not the other's.
+/// The medians of each copy, timed from the call until the stream is idle. The copies take turns. A turn of small copies has several
+/// repeats, and one before them that does not count, so that no copy profits from what another one left in the caches.
 template <class... Copies>
 [[nodiscard]] std::array<Times, sizeof...(Copies)> timed_in_turns(StreamRef stream, std::size_t bytes, Copies... copies) {
   constexpr std::size_t mib = std::size_t{1} << 20;
@@ -101,7 +97,7 @@ void print(std::size_t bytes, const char* direction, const char* memory, Times r
 
 [[nodiscard]] double rate_of(std::size_t bytes, Times t) { return static_cast<double>(bytes) / t.total_us / 1e3; }
 
-/// Two streams, in opposite directions and in the same: together, in GB/s.
+/// The total rate of two streams, which copy in opposite directions or in the same direction.
 void two_at_once(StreamRef stream, std::size_t bytes, unsigned char* there, unsigned char* pinned, unsigned char* pageable,
                  unsigned char* back) {
   const Stream other;
@@ -125,7 +121,7 @@ void two_at_once(StreamRef stream, std::size_t bytes, unsigned char* there, unsi
               up_twice(pinned, pinned_back.data()), up_twice(pageable, back));
 }
 
-/// A staged copy beside work that keeps the device busy (copies within it, which are kernels), each alone and both.
+/// A staged copy while the device is busy with copies within the device, which are kernels. Also measures both alone.
 void beside_device_work(StreamRef stream, unsigned char* there, unsigned char* pageable, std::size_t bytes) {
   const Stream other;
   constexpr std::size_t area = std::size_t{512} << 20;
@@ -146,13 +142,13 @@ void beside_device_work(StreamRef stream, unsigned char* there, unsigned char* p
               rate_of(bytes, both), rate_of(bytes, alone));
 }
 
-/// How long a few bytes to the host hold the caller while another stream brings many.
+/// How long a small copy to the host blocks the caller while another stream does a large one.
 void beside_other_copies(StreamRef stream, unsigned char* there, unsigned char* pinned, std::size_t bytes, unsigned char* back) {
   const Stream other;
   for (const std::size_t few : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{256} << 10}) {
     const auto held = [&](auto copy) {
       copy_bytes(other, pinned, there, bytes);
-      std::this_thread::sleep_for(std::chrono::microseconds{300});  // so that it has begun
+      std::this_thread::sleep_for(std::chrono::microseconds{300});  // so that the large copy has begun
       const Times times = timed_once(stream, copy);
       other.synchronize();
       return times.held_us;
@@ -189,7 +185,7 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
   return resident << 12;
 }
 
-/// 100,000 times up and down, staged, on streams that come and go: the process must not grow.
+/// 100,000 staged round trips, some of them on streams that are destroyed. Returns whether the memory of the process stays constant.
 [[nodiscard]] bool steady(StreamRef stream, unsigned char* there, unsigned char* pageable, unsigned char* back) {
   constexpr std::size_t size = std::size_t{80} << 10;
   std::size_t before = 0;
@@ -213,6 +209,57 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
   return grown < 1024;
 }
 
+/// Copies of one size in each direction, raw and own. Returns whether the bytes are right.
+[[nodiscard]] bool each_direction(StreamRef stream, std::size_t bytes, unsigned char* device, unsigned char* pinned,
+                                  unsigned char* pageable, unsigned char* back) {
+  const DeviceSpan<unsigned char> there{device, bytes};
+  const auto both = [&](const char* direction, const char* memory, auto to, auto from) {
+    const auto [raw, own] = timed_in_turns(
+        stream, bytes, [&] { must(rt::copy_async(to.data(), from.data(), bytes, rt::copy_default, stream.native())); },
+        [&] { copy(stream, to, from); });
+    print(bytes, direction, memory, raw, own);
+  };
+  using Bytes = std::span<unsigned char>;
+  both("up", "pinned", there, Bytes{pinned, bytes});
+  both("down", "pinned", Bytes{pinned, bytes}, there);
+  both("up", "pageable", there, Bytes{pageable, bytes});
+  std::memset(back, 0, bytes);
+  both("down", "pageable", Bytes{back, bytes}, there);
+  fill_bytes(stream, device, 0xAB, bytes);
+  copy_bytes(stream, device, pageable, bytes);
+  std::memset(back, 0, bytes);
+  copy_bytes(stream, back, device, bytes);
+  stream.synchronize();
+  return same(back, pageable, bytes, "up and down through staging");
+}
+
+/// How long a staged copy blocks the caller when the stream is blocked before the copy.
+void behind_a_closed_gate(StreamRef stream, std::size_t bytes, unsigned char* there, unsigned char* pageable, unsigned char* back) {
+  const auto held = [&](auto copy) {
+    std::atomic<bool> open{false};
+    stream.launch_host_func([&] {
+      while (!open.load()) {
+      }
+    });
+    const auto start = Clock::now();
+    copy();
+    const std::chrono::duration<double, std::micro> taken = Clock::now() - start;
+    open.store(true);
+    stream.synchronize();
+    return taken.count();
+  };
+  std::printf("%8s  behind a closed gate, held: up %.1f us, down %.1f us\n", size_text(bytes).c_str(),
+              held([&] { copy_bytes(stream, there, pageable, bytes); }), held([&] { copy_bytes(stream, back, there, bytes); }));
+}
+
+void fill_with_random_bytes(unsigned char* memory, std::size_t bytes) {
+  std::uint64_t random = 88172645463325252U;
+  for (std::size_t i = 0; i < bytes; i += sizeof random) {
+    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+    std::memcpy(memory + i, &random, sizeof random);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -229,63 +276,20 @@ int main(int argc, char** argv) {
   PinnedBuffer<unsigned char> pinned(largest);
   const std::unique_ptr<unsigned char[]> pageable{new unsigned char[largest]};
   const std::unique_ptr<unsigned char[]> back{new unsigned char[largest]};
-  std::uint64_t random = 88172645463325252U;
-  for (std::size_t i = 0; i < largest; i += sizeof random) {
-    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-    std::memcpy(pageable.get() + i, &random, sizeof random);
-  }
+  fill_with_random_bytes(pageable.get(), largest);
   std::memcpy(pinned.data(), pageable.get(), largest);
   std::memset(back.get(), 0, largest);
   stream.synchronize();
 
-  const auto raw_copy = [&](void* to, const void* from, std::size_t bytes) {
-    must(rt::copy_async(to, from, bytes, rt::copy_default, stream.native()));
-  };
   bool well = true;
   for (const unsigned kib :
        {4U, 16U, 32U, 64U, 96U, 128U, 192U, 256U, 384U, 512U, 1U << 10, 8U << 10, 32U << 10, 128U << 10, 1U << 20, 4U << 20}) {
     const std::size_t bytes = std::size_t{kib} << 10;
     if (bytes > largest) break;
-    const DeviceSpan<unsigned char> there{device.data(), bytes};
-    const auto both = [&](const char* direction, const char* memory, auto to, auto from) {
-      const auto [raw, own] = timed_in_turns(
-          stream, bytes, [&] { raw_copy(to.data(), from.data(), bytes); }, [&] { copy(stream, to, from); });
-      print(bytes, direction, memory, raw, own);
-    };
-    using Bytes = std::span<unsigned char>;
-    both("up", "pinned", there, Bytes{pinned.data(), bytes});
-    both("down", "pinned", Bytes{pinned.data(), bytes}, there);
-    both("up", "pageable", there, Bytes{pageable.get(), bytes});
-    std::memset(back.get(), 0, bytes);
-    both("down", "pageable", Bytes{back.get(), bytes}, there);
-    fill_bytes(stream, device.data(), 0xAB, bytes);
-    copy_bytes(stream, device.data(), pageable.get(), bytes);
-    std::memset(back.get(), 0, bytes);
-    copy_bytes(stream, back.get(), device.data(), bytes);
-    stream.synchronize();
-    well = same(back.get(), pageable.get(), bytes, "up and down through staging") && well;
+    well = each_direction(stream, bytes, device.data(), pinned.data(), pageable.get(), back.get()) && well;
   }
-
-  // Behind a closed gate: how long is the caller held when the stream is not even there yet?
-  for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20, largest}) {
-    const auto held = [&](auto copy) {
-      std::atomic<bool> open{false};
-      stream.launch_host_func([&] {
-        while (!open.load()) {
-        }
-      });
-      const auto start = Clock::now();
-      copy();
-      const std::chrono::duration<double, std::micro> taken = Clock::now() - start;
-      open.store(true);
-      stream.synchronize();
-      return taken.count();
-    };
-    std::printf("%8s  behind a closed gate, held: up %.1f us, down %.1f us\n", size_text(bytes).c_str(),
-                held([&] { copy_bytes(stream, device.data(), pageable.get(), bytes); }),
-                held([&] { copy_bytes(stream, back.get(), device.data(), bytes); }));
-  }
-
+  for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20, largest})
+    behind_a_closed_gate(stream, bytes, device.data(), pageable.get(), back.get());
   two_at_once(stream, largest, device.data(), pinned.data(), pageable.get(), back.get());
   beside_device_work(stream, device.data(), pageable.get(), largest);
   beside_other_copies(stream, device.data(), pinned.data(), std::size_t{256} << 20, back.get());

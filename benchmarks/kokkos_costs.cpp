@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the Kokkos interop costs the thread that calls, in medians; beside it what Kokkos' own way costs. On the default space.
+// What the calls of the Kokkos interop cost the calling thread, compared with Kokkos' own functions. Medians, on the default space.
 #include <runnel/kokkos.hpp>
 #include <runnel/runnel.hpp>
 
@@ -16,7 +16,8 @@ using kokkos_tests::Spin;
 using Space = kokkos::DefaultSpace;
 using Policy = Kokkos::RangePolicy<Space>;
 
-/// Nanoseconds that `calls` calls of `f` take, a call; the median of `rounds`. `before` is done first, each round.
+/// Nanoseconds of one call of `f`: the median of `rounds` rounds with `calls` calls each. Each round begins with `before`, which is not
+/// timed.
 template <class F, class Before>
 double cost(int rounds, int calls, F f, Before before) {
   std::vector<double> all;
@@ -40,8 +41,8 @@ struct Empty {
 };
 constexpr long long long_kernel = 50'000'000;
 
-int costs() {
-  Stream s, t;
+void measure_calls(const Stream& s) {
+  const Stream t;
   const Space exec = kokkos::exec_space<Space>(s), other = kokkos::exec_space<Space>(t);
   row("exec_space(stream), again", cost(9, 100'000, [&] {
         const Space& found = kokkos::exec_space<Space>(s);
@@ -64,52 +65,85 @@ int costs() {
   row("as_stream(instance of a stream)", cost(9, 200, [&] { static_cast<void>(kokkos::as_stream(exec)); }));
   const Space own{};
   row("as_stream(Kokkos' own instance)", cost(9, 50, [&] { static_cast<void>(kokkos::as_stream(own)); }));
+}
 
-  const std::size_t n = std::size_t{16} << 20;
-  const Kokkos::View<double*, Kokkos::HostSpace> host("host", n), back("back", n);
-  const Kokkos::View<double*, Space::memory_space> x("x", n);
-  for (std::size_t i = 0; i < n; ++i) host(i) = static_cast<double>(i);
-  const auto spin = [&] {
-    Kokkos::fence();
-    s.synchronize();
-    kokkos::launch<Space>(s, [](const Space& on) { Kokkos::parallel_for(Policy(on, 0, 1), Spin{long_kernel}); });
-  };
-  const auto whole = [&] {
-    kokkos::copy_async(s, x, host);
-    kokkos::copy_async(s, back, x);
-    s.synchronize();
-  };
-  whole();  // the first makes the ring that later ones go through
-  for (const std::size_t bytes : {std::size_t{8} << 10, std::size_t{1} << 20, std::size_t{16} << 20, n * sizeof(double)}) {
+/// Blocks the stream with a kernel of 50 ms, once nothing else runs.
+void spin(const Stream& s) {
+  Kokkos::fence();
+  s.synchronize();
+  kokkos::launch<Space>(s, [](const Space& on) { Kokkos::parallel_for(Policy(on, 0, 1), Spin{long_kernel}); });
+}
+
+/// Copies behind a long kernel: how long the calls block.
+class Copies {
+ public:
+  explicit Copies(const Stream& s) : s_{s} {
+    for (std::size_t i = 0; i < n; ++i) host_(i) = static_cast<double>(i);
+    round_trip();  // makes the staging ring, which later copies use
+  }
+
+  void measure(std::size_t bytes) const {
+    const Space exec = kokkos::exec_space<Space>(s_);
     const auto part = [&](const auto& view) { return Kokkos::subview(view, std::pair{std::size_t{0}, bytes / sizeof(double)}); };
-    std::printf("behind a kernel of 50 ms, ordinary host memory, %zu KiB:\n", bytes >> 10);
+    const auto before = [&] { spin(s_); };
+    std::printf("behind a kernel of 50 ms, pageable host memory, %zu KiB:\n", bytes >> 10);
     row("  copy_async to the device", cost(
-                                          7, 1, [&] { kokkos::copy_async(s, part(x), part(host)); }, spin));
+                                          7, 1, [&] { kokkos::copy_async(s_, part(x_), part(host_)); }, before));
     row("  copy_async from the device", cost(
-                                            7, 1, [&] { kokkos::copy_async(s, part(back), part(x)); }, spin));
+                                            7, 1, [&] { kokkos::copy_async(s_, part(back_), part(x_)); }, before));
     if constexpr (kokkos::device_space<Space>) {
       row("  Kokkos::deep_copy(exec, ...) to the device", cost(
-                                                              3, 1, [&] { Kokkos::deep_copy(exec, part(x), part(host)); }, spin));
+                                                              3, 1, [&] { Kokkos::deep_copy(exec, part(x_), part(host_)); }, before));
       row("  Kokkos::deep_copy(exec, ...) from the device", cost(
-                                                                3, 1, [&] { Kokkos::deep_copy(exec, part(back), part(x)); }, spin));
+                                                                3, 1, [&] { Kokkos::deep_copy(exec, part(back_), part(x_)); }, before));
     }
   }
-  s.synchronize();
-  Kokkos::deep_copy(back, 0);
-  spin();
-  whole();
-  for (std::size_t i = 0; i < n; ++i)
-    if (back(i) != host(i)) return 1;
-  std::puts("the bytes are right");
+
+  [[nodiscard]] bool bytes_are_right() const {
+    s_.synchronize();
+    Kokkos::deep_copy(back_, 0);
+    spin(s_);
+    round_trip();
+    for (std::size_t i = 0; i < n; ++i)
+      if (back_(i) != host_(i)) return false;
+    return true;
+  }
+
+  static constexpr std::size_t n = std::size_t{16} << 20;
+
+ private:
+  void round_trip() const {
+    kokkos::copy_async(s_, x_, host_);
+    kokkos::copy_async(s_, back_, x_);
+    s_.synchronize();
+  }
+
+  const Stream& s_;
+  Kokkos::View<double*, Kokkos::HostSpace> host_{"host", n}, back_{"back", n};
+  Kokkos::View<double*, Space::memory_space> x_{"x", n};
+};
+
+void measure_destruction(const Stream& busy) {
   std::optional<Stream> dying;
   const auto with_instance = [&] {
     dying.emplace();
     static_cast<void>(kokkos::exec_space<Space>(*dying));
-    spin();
+    spin(busy);
   };
   row("destroying a stream with an instance, another runs 50 ms", cost(
                                                                       5, 1, [&] { dying.reset(); }, with_instance));
-  s.synchronize();
+  busy.synchronize();
+}
+
+int costs() {
+  const Stream s;
+  measure_calls(s);
+  const Copies copies{s};
+  for (const std::size_t bytes : {std::size_t{8} << 10, std::size_t{1} << 20, std::size_t{16} << 20, Copies::n * sizeof(double)})
+    copies.measure(bytes);
+  if (!copies.bytes_are_right()) return 1;
+  std::puts("the bytes are right");
+  measure_destruction(s);
   return 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What runnel's operations cost the calling thread. Each has a raw counterpart of the same name in raw_*.cpp, in the same binary.
+/// What runnel's operations cost the calling thread. Each has a raw counterpart with the same name in raw_*.cpp.
 #include "batches.hpp"
 
 #include <runnel/runnel.hpp>
@@ -44,7 +44,7 @@ void record_and_wait(benchmark::State& state) {
 }
 BENCHMARK(record_and_wait)->Name("record + wait/runnel")->Apply(repeated);
 
-/// The same while the first stream has work, so that the wait is a real one.
+/// The same while the first stream has pending work, so that the second stream really waits.
 void record_and_wait_busy(benchmark::State& state) {
   const Stream a, b;
   Event event;
@@ -106,7 +106,7 @@ void pinned_memory(benchmark::State& state) {
 }
 BENCHMARK(pinned_memory)->Name("pinned memory 1 MiB, allocate + free/runnel")->Apply(repeated);
 
-/// Small copies to a device, by one call.
+/// Small copies to a device with one call.
 void many_copies(benchmark::State& state) {
   constexpr std::size_t piece = std::size_t{64} << 10;
   constexpr std::size_t count = 256;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs everything and prints one row an operation: the raw call, runnel, their ratio, and the goal where there is one.
+/// Runs all benchmarks and prints one row for each operation: the raw call, runnel, and their ratio.
 #include <benchmark/benchmark.h>
 #include <runnel/runnel.hpp>
 
@@ -16,7 +16,7 @@ struct Row {
   std::optional<double> raw, runnel;
 };
 
-/// Null if it ran. Google Benchmark 1.8 gave the members other names.
+/// The error message of a run; null if it succeeded. Google Benchmark 1.8 renamed the members.
 template <class Run>
 const std::string* why_failed(const Run& run) {
   if constexpr (requires { run.error_occurred; })
@@ -25,7 +25,7 @@ const std::string* why_failed(const Run& run) {
     return run.skipped ? &run.skip_message : nullptr;
 }
 
-/// Keeps the medians.
+/// Collects the medians.
 class Medians : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -44,7 +44,7 @@ class Medians : public benchmark::BenchmarkReporter {
     }
   }
 
-  /// True if every benchmark ran.
+  /// Prints the table. Returns true if every benchmark succeeded.
   bool print() const {
     const auto number = [](std::optional<double> ns) {
       char text[32] = "-";
@@ -70,7 +70,7 @@ class Medians : public benchmark::BenchmarkReporter {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Raw and own runs take turns, so that a clock that changes its pace changes both.
+  // Raw and own runs alternate, so that a change of the clock rate affects both.
   std::vector<char*> arguments(argv, argv + argc);
   char interleave[] = "--benchmark_enable_random_interleaving=true";
   arguments.insert(arguments.begin() + 1, interleave);

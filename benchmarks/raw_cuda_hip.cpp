@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The floor on CUDA and HIP: the same operations as plain runtime calls, events reused.
+/// The lower bound on CUDA and HIP: the same operations as plain runtime calls, with events that are reused.
 #include "batches.hpp"
+#include "must.hpp"
 #include "runtime.hpp"
-
-#include <cstdio>
-#include <cstdlib>
 
 namespace {
 
+using bench::must;
 using bench::repeated;
 using bench::repeated_singly;
 using bench::timed_batches;
 namespace rt = runnel::rt;
-
-void must(int status) {
-  if (status == 0) return;
-  std::fprintf(stderr, "raw runtime call failed: %d\n", status);
-  std::exit(1);
-}
 
 struct RawStream {
   RawStream() { must(rt::stream_create(&handle, rt::stream_non_blocking, 0)); }

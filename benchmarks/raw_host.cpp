@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The host backend's yardstick: the queue that one writes first, a mutex, a condition variable, a deque and one thread.
+/// The comparison for the host backend: a simple queue with a mutex, a condition variable, a deque and one thread.
 #include "batches.hpp"
 
 #include <condition_variable>

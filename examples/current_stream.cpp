@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The current stream: code that names no stream runs on the one that its caller chose.
+// The current stream: code that names no stream uses the stream that its caller chose.
 #include <runnel/runnel.hpp>
 
 #include <iostream>
 #include <vector>
 
-// A function of some library: it does not know about streams.
+// A function of a library that does not handle streams itself.
 static std::vector<int> doubled(const std::vector<int>& numbers) {
   std::vector<int> result(numbers.size());
   runnel::DeviceBuffer<int> on_device(numbers.size());

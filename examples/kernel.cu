@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Your own kernel on a runnel stream: `native()` is a cudaStream_t, without a cast.
+// Your own kernel on a runnel stream: `native()` returns a cudaStream_t.
 #include <runnel/runnel.hpp>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ int main() {
   Stream up{gpu}, run{gpu, {.priority = Priority::high}};
 
   DeviceBuffer<float> x(n, up);
-  copy(up, x, host);  // ordinary memory: the call returns at once
+  copy(up, x, host);  // pageable memory; the call returns at once
   run.wait_stream(up);
   scale<<<n / 256, 256, 0, run.native()>>>(x.data(), n, 21.0F);
   copy(run, host, x);

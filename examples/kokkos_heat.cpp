@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heat spreads over a grid that is cut into slabs, as it would be over the ranks of a cluster: each step, a slab's outermost rows travel
-// through host memory into the rows that its neighbours keep of it. With runnel that goes on beside the interior's kernel; with plain
-// Kokkos and fences, after it.
+// Heat spreads over a grid that is cut into slabs, as if each slab belonged to a rank of a cluster. In each step the outermost rows of a
+// slab are copied through host memory to the neighbours, which keep copies of these rows. With runnel the exchange overlaps the kernel of
+// the interior. With plain Kokkos and fences it comes after the kernel.
 //
 // kokkos_heat [slabs [rows of a slab [columns [steps]]]]
 #include <runnel/kokkos.hpp>
@@ -26,7 +26,7 @@ struct Size {
   int steps;
 };
 
-/// One step for whole rows; the outermost columns stay.
+/// One step for whole rows. The outermost columns do not change.
 struct Diffuse {
   Grid from, to;
   std::size_t first_row, columns;
@@ -43,7 +43,7 @@ void diffuse(const Space& exec, const Grid& from, const Grid& to, std::size_t fi
   Kokkos::parallel_for("diffuse", Policy(exec, 0, rows * columns), Diffuse{from, to, first_row, columns});
 }
 
-/// Row 0 and row `rows + 1` of a slab are its neighbours', or the edge of the whole grid.
+/// Row 0 and row `rows + 1` of a slab are copies of the neighbours' rows, or the edge of the whole grid.
 struct Slab {
   Grid now, next;
 };
@@ -64,7 +64,7 @@ std::vector<Slab> make_slabs(Size size) {
   return slabs;
 }
 
-/// What is done in a step; the example measures the two parts alone, too.
+/// The parts of a step that are executed. The example also measures each part alone.
 struct Parts {
   bool compute = true, exchange = true;
 };
@@ -76,10 +76,11 @@ class WithRunnel {
   }
 
   void step(std::vector<Slab>& slabs, Parts parts) {
-    // The rows that neighbours need come first, and wait for what the last step left: their own neighbours' rows, and the interior.
+    // First compute the rows that the neighbours need. They depend on the rows that the last step received, and on the last step's
+    // interior.
     edges_.wait_stream(up_);
     edges_.wait_stream(interior_);
-    // Copies of the views go with each launch: on a host space it is called later.
+    // Each launch captures copies of the views, because on a host space the function is called later.
     if (parts.compute)
       for (const Slab& slab : slabs)
         kokkos::launch<Space>(edges_, [slab, rows = size_.rows](const Space& exec) {
@@ -100,7 +101,7 @@ class WithRunnel {
   }
 
  private:
-  /// Down on one stream, up on another: the two directions are under way at once.
+  /// Copies to the host on one stream and to the device on another, so that both directions run at the same time.
   template <class Row>
   void send(const Row& from, const Row& to, std::size_t place) {
     const std::size_t columns = from.extent(0);
@@ -142,7 +143,7 @@ class WithFences {
   Kokkos::View<double*, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace> buffer_;
 };
 
-/// All steps; the milliseconds of one.
+/// Runs all steps. Returns the milliseconds of one step.
 template <class Solver>
 double run(Solver& solver, std::vector<Slab>& slabs, int steps, Parts parts = {}) {
   solver.synchronize();
@@ -155,7 +156,7 @@ double run(Solver& solver, std::vector<Slab>& slabs, int steps, Parts parts = {}
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / steps;
 }
 
-/// The largest difference to the same steps on the whole grid, in one loop.
+/// The largest difference to a serial computation on the whole grid.
 double difference(const std::vector<Slab>& slabs, Size size, int steps) {
   const std::size_t rows = size.slabs * size.rows + 2, columns = size.columns;
   const auto at = [&](std::size_t i, std::size_t j) { return i * columns + j; };
@@ -206,7 +207,7 @@ int heat(Size size) {
 
 int main(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos{argc, argv};
-  // On a GPU as large as makes computing and exchange take about the same time on one of 2024.
+  // The size for a GPU makes computing and exchange take about the same time on a GPU of 2024.
   Size size = kokkos::device_space<Space> ? Size{4, 64, 1 << 20, 100} : Size{4, 32, 1 << 13, 20};
   std::size_t* const numbers[] = {&size.slabs, &size.rows, &size.columns};
   for (int i = 1; i < std::min(argc, 4); ++i) *numbers[i - 1] = static_cast<std::size_t>(std::max(0, std::atoi(argv[i])));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What strategy_a.cpp and strategy_b.cpp do by hand, by one call.
+// One call that does what strategy_a.cpp and strategy_b.cpp do by hand.
 #include "scale.hpp"
 
 #include <vector>
@@ -11,7 +11,7 @@ int main() {
   fill_in(numbers);
 
   overlap(numbers, result, {.chunk = 1'000'000}, [](StreamRef stream, DeviceSpan<const float> in, DeviceSpan<float> out) {
-    scale(stream, in, out);  // enqueue, and return
+    scale(stream, in, out);  // only enqueues
   });
   return report(result);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two streams of different priority, the second of which joins the first.
+// Two streams of different priority. The second stream waits for the first.
 #include <runnel/runnel.hpp>
 
 #include <iostream>
@@ -10,7 +10,7 @@ int main() {
   const auto [least, greatest] = device.priority_range();
   std::cout << device.name() << ": priorities " << greatest << " (most urgent) to " << least << '\n';
 
-  // Any number is taken, and clamped to what the device has.
+  // Any number is accepted, and clamped to the range of the device.
   runnel::Stream urgent{device, {.priority = runnel::Priority::high, .name = "urgent"}};
   runnel::Stream patient{device, {.priority = 1000, .name = "patient"}};
   std::cout << "urgent: " << urgent.priority() << ", patient: " << patient.priority() << '\n';
@@ -19,7 +19,7 @@ int main() {
   runnel::DeviceBuffer<int> on_device(numbers.size(), urgent);
   runnel::copy(urgent, on_device, numbers);
 
-  // Without this line, the copy back could run before the copy there.
+  // Without this line, the copy to the host could run before the copy to the device.
   patient.wait_stream(urgent);
   std::vector<int> back(numbers.size());
   runnel::copy(patient, back, on_device);

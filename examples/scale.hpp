@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The computing of strategy_a.cpp, strategy_b.cpp and overlap.cpp, and how they compare their results.
+// The computation of strategy_a.cpp, strategy_b.cpp and overlap.cpp, and the check of their results.
 #pragma once
 
 #include <runnel/runnel.hpp>
@@ -9,15 +9,15 @@
 #include <cstdio>
 #include <span>
 
-/// out = 2 * in + 1, in stream order: a kernel on CUDA (scale.cu), a function on the host backend (scale_host.cpp).
+/// Enqueues out = 2 * in + 1: a kernel on CUDA (scale.cu), a host function on the host backend (scale_host.cpp).
 void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in, runnel::DeviceSpan<float> out);
 
-/// An input that is never the same twice.
+/// Fills in numbers, of which neighbouring ones differ.
 inline void fill_in(std::span<float> numbers) {
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 1'000'003);
 }
 
-/// Prints a number that stands for all bytes; returns what `main` should return.
+/// Checks the result and prints a hash of it. Returns the exit status of the program.
 inline int report(std::span<const float> result) {
   std::uint64_t hash = 14695981039346656037U;
   bool good = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy A, by hand: each item has a stream that does all of it, in, compute, out. Several are in flight, so that while one item is
-// computed others are on their way; an event for each place keeps more from starting than there is memory for.
+// Strategy A by hand: one stream does all steps of an item: copy in, compute, copy out. Several items are in flight, so that copies of some
+// items overlap the computation of another. An event for each place limits the number of items to the available memory.
 #include "scale.hpp"
 
 #include <algorithm>
@@ -23,14 +23,14 @@ int main() {
   for (std::size_t first = 0, item = 0; first < n; first += chunk, ++item) {
     const std::size_t count = std::min(chunk, n - first);
     Place& here = places[item % in_flight];
-    here.done.synchronize();  // the item that was here before; at first there was none
+    here.done.synchronize();  // waits for the previous item in this place; at first there is none
 
-    // All in one stream: each step begins when the one before has ended. No call waits; other streams go on beside it.
+    // All steps are in one stream, so each step begins when the previous one has ended. No call waits, and other streams run meanwhile.
     copy(here.stream, here.in.span().subspan(0, count), std::span{numbers}.subspan(first, count));
     scale(here.stream, here.in.span().subspan(0, count), here.out.span().subspan(0, count));
     copy(here.stream, std::span{result}.subspan(first, count), here.out.span().subspan(0, count));
     here.stream.record_event(here.done);
   }
-  for (Place& place : places) place.stream.synchronize();  // now `result` may be read, and `numbers` may go
+  for (Place& place : places) place.stream.synchronize();  // now `result` may be read, and `numbers` destroyed
   return report(result);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy B, by hand: one stream copies in, one computes, one copies out. Within a stream items follow each other; between the streams
-// events say what has to wait for what. As many items are under way as there are buffers.
+// Strategy B by hand: one stream copies in, one computes, one copies out. Within a stream the items follow each other. Between the streams,
+// events order the steps of an item. As many items are in flight as there are buffers.
 #include "scale.hpp"
 
 #include <algorithm>
@@ -25,12 +25,12 @@ int main() {
     const std::size_t count = std::min(chunk, n - first);
     Place& here = places[item % in_flight];
 
-    up.wait_event(here.computed);  // until then the item that was here before is read; an event never recorded holds nobody
+    up.wait_event(here.computed);  // the previous item in this place has been computed; at first the event has no record, so nothing waits
     copy(up, here.in.span().subspan(0, count), std::span{numbers}.subspan(first, count));
     up.record_event(here.arrived);
 
     run.wait_event(here.arrived);
-    run.wait_event(here.left);  // until then the result that was here before is on its way out
+    run.wait_event(here.left);  // the previous result in this place has been copied out
     scale(run, here.in.span().subspan(0, count), here.out.span().subspan(0, count));
     run.record_event(here.computed);
 
@@ -38,6 +38,6 @@ int main() {
     copy(down, std::span{result}.subspan(first, count), here.out.span().subspan(0, count));
     down.record_event(here.left);
   }
-  down.synchronize();  // the last step of the last item; buffers go in the order of `up`, which waits for nothing any more
+  down.synchronize();  // all results are there; the buffers are freed in the order of `up`
   return report(result);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function of the waist is defined in the file of the same name in every backend."""
+"""Each function of detail/backend.hpp is defined in files of the same name in all backends."""
 import re
 
 import repository
@@ -8,11 +8,11 @@ waist = (repository.ROOT / 'include/runnel/detail/backend.hpp').read_text()
 functions = re.findall(r'^(?:\[\[nodiscard\]\] )?(?:[\w:]+(?: \w+)?[*&]* \*?)(\w+)\([^;]*?\) noexcept;', waist, re.MULTILINE)
 complaints = []
 if len(functions) < 50:
-    complaints.append(f'only {len(functions)} functions were found in the waist: this rule no longer understands it')
+    complaints.append(f'only {len(functions)} functions were found in detail/backend.hpp: this rule no longer understands the header')
 
 
 def places(folder):
-    """The file of `folder` that defines each function of the waist."""
+    """The name of the file in `folder` that defines each function."""
     found = {}
     for path in sorted((repository.ROOT / folder).glob('*.cpp')):
         text = path.read_text()
@@ -28,5 +28,5 @@ for function in functions:
         complaints.append(f'{function}: not found in {"backends/cuda_hip" if function not in shared else "backends/host"}')
     elif shared[function] != host[function]:
         complaints.append(f'{function}: in backends/cuda_hip/{shared[function]}, but in backends/host/{host[function]}')
-print(f'{len(functions)} functions of the waist')
+print(f'{len(functions)} functions of detail/backend.hpp')
 repository.finish(complaints)

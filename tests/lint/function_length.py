@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No function of the library is above 40 lines, from the line of its opening brace to the line of its closing one.
+"""No function of the library or the command has more than 40 lines, from the line of its opening brace to the line of its closing brace.
 
-A plain parser of braces: comments, strings and preprocessor lines are blanked first. A lambda counts within its function.
+A simple parser matches braces, after blanking comments, strings and preprocessor lines. A lambda counts as a part of its function.
 """
 import re
 
@@ -23,7 +23,7 @@ def keep_lines(match):
 
 
 def closing(text, opening):
-    """The place of the brace that closes the one at `opening`."""
+    """The position of the brace that closes the brace at `opening`."""
     depth = 0
     for place in range(opening, len(text)):
         depth += {'{': 1, '}': -1}.get(text[place], 0)
@@ -33,7 +33,7 @@ def closing(text, opening):
 
 
 def functions(text, start, end):
-    """(name, place of `{`, place of `}`) of each function in text[start:end], the body of a namespace or class or all of a file."""
+    """Yields name, position of `{` and position of `}` of each function in text[start:end], which is a file or the body of a namespace or class."""
     head = start
     place = start
     while place < end:
@@ -42,7 +42,7 @@ def functions(text, start, end):
         elif text[place] == '{':
             close = closing(text, place)
             before = text[head:place].strip()
-            # `word_{` after a constructor's colon initialises a member, and a function's body is still to come.
+            # `word_{` after a constructor's colon initialises a member. The function's body comes later.
             is_member = re.search(r'\)[^()]*[^:]:[^:]', before) and not re.search(r'[)}]$', before)
             if SCOPE.search(before) and not re.search(r'\)\s*(?:const|noexcept|override|final|\s)*$', before):
                 yield from functions(text, place + 1, close)
@@ -59,7 +59,7 @@ def functions(text, start, end):
 
 found = []
 complaints = []
-for path in repository.files('src', 'backends', 'include', endings=('.cpp', '.hpp')):
+for path in repository.files('src', 'backends', 'include', 'tools', endings=('.cpp', '.hpp', '.cu')):
     text = DIRECTIVE.sub(keep_lines, BLANKED.sub(keep_lines, path.read_text()))
     try:
         for function, opening, close in functions(text, 0, len(text)):

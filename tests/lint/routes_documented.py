@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's table of routes has each enumerator of Route, in its order, and no other; tests/unit/routes.cpp expects each of them."""
+"""The README's table of routes lists exactly the enumerators of Route, in the same order. tests/unit/routes.cpp expects each of them."""
 import re
 
 import repository
@@ -11,7 +11,7 @@ readme = (repository.ROOT / 'README.md').read_text()
 table = readme[readme.index('| `Route` |'):].split('\n\n')[0]
 documented = re.findall(r'^\| `(\w+)` \|', table, re.MULTILINE)[1:]
 tested = (repository.ROOT / 'tests/unit/routes.cpp').read_text()
-complaints = [f'Route::{route} is expected by no row of tests/unit/routes.cpp' for route in routes if f'Route::{route}' not in tested]
+complaints = [f'Route::{route} is not expected by any row of tests/unit/routes.cpp' for route in routes if f'Route::{route}' not in tested]
 if routes != documented:
     complaints.append(f'README has the routes {documented}, src/copy/route.hpp has {routes}')
 if len(routes) < 5:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The table of routes, tested as a table: choose_route() is a pure function, so no device is needed.
+/// Tests of choose_route(). It is a pure function, so the tests are tables and need no device.
 #include "copy/route.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ constexpr MemoryKind pinned = MemoryKind::pinned;
 constexpr MemoryKind device = MemoryKind::device;
 constexpr MemoryKind managed = MemoryKind::managed;
 
-/// Facts that are known beforehand, and that note which of them were asked.
+/// Fixed facts, which note the questions that choose_route() asks.
 struct KnownFacts {
   MemoryKind to = device;
   MemoryKind from = device;
@@ -70,7 +70,7 @@ struct Row {
   Route expected;
 };
 
-TEST(Routes, EachKindOfCopyGoesItsWay) {
+TEST(Routes, EachKindOfCopyHasItsRoute) {
   const std::vector<Row> table{
       {"no bytes", request_of(0), {}, Route::nothing},
       {"onto itself", {{source, 5, source, 5, 5, 1}, {}, {}, Pageable::stage}, {}, Route::nothing},
@@ -97,7 +97,7 @@ TEST(Routes, EachKindOfCopyGoesItsWay) {
   for (Row row : table) EXPECT_EQ(choose_route(row.request, row.facts), row.expected) << row.what;
 }
 
-TEST(Routes, ThePolicyChoosesForPageableMemoryOnly) {
+TEST(Routes, ThePolicyMattersForPageableMemoryOnly) {
   const std::vector<Row> table{
       {"block", request_of(large, Pageable::block), {.to = device, .from = pageable}, Route::blocked},
       {"block, between hosts", request_of(large, Pageable::block), {.to = pinned, .from = pageable}, Route::blocked},
@@ -118,11 +118,11 @@ TEST(Routes, ThePolicyChoosesForPageableMemoryOnly) {
   for (Row row : table) EXPECT_EQ(choose_route(row.request, row.facts), row.expected) << row.what;
 }
 
-TEST(Routes, WhatAGraphCannotRepeatIsRefused) {
+TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
   for (const std::size_t bytes : {small, medium, large}) {
     KnownFacts up{.to = device, .from = pageable, .capturing = true, .idle = true};
     EXPECT_EQ(choose_route(request_of(bytes), up), Route::refused_in_capture);
-    EXPECT_EQ(up.asked.find("idle"), std::string::npos) << "to ask how far a stream is would end its capture";
+    EXPECT_EQ(up.asked.find("idle"), std::string::npos) << "querying a captured stream would end its capture";
     KnownFacts down{.to = pageable, .from = device, .capturing = true};
     EXPECT_EQ(choose_route(request_of(bytes), down), Route::refused_in_capture);
     KnownFacts hosts{.to = pinned, .from = pinned, .capturing = true};
@@ -134,7 +134,7 @@ TEST(Routes, WhatAGraphCannotRepeatIsRefused) {
   }
 }
 
-TEST(Routes, AClosedRouteLeadsToAnother) {
+TEST(Routes, AFailedRouteIsReplacedByAnother) {
   const std::vector<Row> table{
       {"pinned in parts", request_of(large), {.to = device, .from = pinned, .refused = true}, Route::staged},
       {"pinned in parts, medium", request_of(medium), {.to = device, .from = pinned, .refused = true}, Route::short_copy},
@@ -151,7 +151,7 @@ TEST(Routes, AClosedRouteLeadsToAnother) {
   for (Row row : table) EXPECT_EQ(choose_route(row.request, row.facts), row.expected) << row.what;
 }
 
-TEST(Routes, OnlyWhatTheChoiceNeedsIsAsked) {
+TEST(Routes, OnlyTheNeededFactsAreAsked) {
   KnownFacts any{.to = device, .from = pageable, .any_memory = true};
   static_cast<void>(choose_route(request_of(large), any));
   EXPECT_EQ(any.asked, "");
@@ -163,7 +163,7 @@ TEST(Routes, OnlyWhatTheChoiceNeedsIsAsked) {
   EXPECT_EQ(staged.asked, "kind page tables capturing ");
 }
 
-TEST(Routes, EachKindOfFillGoesItsWay) {
+TEST(Routes, EachKindOfFillHasItsRoute) {
   struct FillRow {
     const char* what;
     FillRequest request;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// copy_batch().
 #include <array>
 #include <cstring>
 #include <limits>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events.
 #include <ctime>
 
 #include "support.hpp"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions.
 #include <functional>
 #include <map>
 #include <stdexcept>

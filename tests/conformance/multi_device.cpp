@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two devices.
 #include <cstring>
 
 #include "support.hpp"

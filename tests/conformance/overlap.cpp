@@ -374,7 +374,7 @@ TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
             errc::invalid_argument);
 }
 
-/// Memory that is mapped by itself, so that the test can change the permissions of a page.
+/// Memory from mmap(), so that the test can change the permissions of a page.
 class Pages {
  public:
   static constexpr std::size_t count = 8, bytes = std::size_t{256} << 10;  // large, because a runtime may do small copies within the call

@@ -148,7 +148,7 @@ TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   Bytes back(much);
   Stream stream;
   DeviceBuffer<unsigned char> there{much, stream};
-  copy(stream, there, source);  // makes the ring
+  copy(stream, there, source);  // makes the staging ring
   stream.synchronize();
   const auto behind_a_gate = [&](auto copy_one) {
     Gate gate;
@@ -163,7 +163,7 @@ TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   EXPECT_TRUE(back == source);
 }
 
-/// Memory that mmap() made.
+/// Memory from mmap().
 class Mapping {
  public:
   Mapping(std::size_t bytes, int protection, int flags, int file = -1)

@@ -140,7 +140,7 @@ template <class F>
 /// Bytes that depend on their index and on the seed.
 [[nodiscard]] std::vector<unsigned char> pattern(std::size_t size, unsigned seed = 1);
 
-/// Enqueues a host function that takes so long.
+/// Enqueues a host function that runs for `time`.
 void occupy(runnel::StreamRef stream, std::chrono::milliseconds time);
 
 /// Makes call `number` of operator new throw, counted from 1 and over all threads. Requires: there is no other AllocationFault.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// wait_stream().
 #include "support.hpp"
 
 namespace {

@@ -153,7 +153,7 @@ void refuse_to_end(const ThreadState& thread) {
   for (const auto& [number, stream] : thread.default_streams) {
     if (!stream->has_allocated || stream->last_work == nullptr || stream->last_work->done) continue;
     if (stream->host_function != nullptr && !stream->host_function->done) continue;
-    std::fputs("stand-in: a thread ends whose default stream has work ahead and has allocated memory: CUDA hangs here\n", stderr);
+    std::fputs("stand-in: a thread ends while its default stream has pending work and has allocated memory: CUDA hangs here\n", stderr);
     std::abort();
   }
 #else

@@ -37,7 +37,7 @@ class Callable {
   Callable(Callable&& other) noexcept : ran_{other.ran_} { ++alive(); }
   Callable& operator=(const Callable&) = delete;
   ~Callable() {
-    if (std::exchange(destroyed_, true)) std::abort();  // twice
+    if (std::exchange(destroyed_, true)) std::abort();  // destroyed twice
     --alive();
   }
   void operator()() const {

@@ -9,13 +9,13 @@
 
 namespace runnel::inline RUNNEL_ABI::backend {
 
-using host::guarded;
+using host::catch_bad_alloc;
 
 namespace {
 
 template <class F>
 [[nodiscard]] status enqueue(native::stream stream, F work) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     host::submit_in_order(stream, std::move(work));
     return ok;
   });
@@ -46,7 +46,7 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
     const void* from;
     std::size_t bytes;
   };
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     std::vector<Copy> copies(count);
     for (std::size_t i = 0; i < count; ++i) copies[i] = {to[i], from[i], bytes[i]};
     host::submit_in_order(stream, [all = std::move(copies)] {

@@ -63,7 +63,7 @@ int current_device() noexcept { return current; }
 
 namespace backend {
 
-using host::guarded;
+using host::catch_bad_alloc;
 using host::invalid_argument;
 using host::status_of;
 
@@ -89,7 +89,7 @@ status set_device(int device) noexcept {
 
 status device_name(char* text, std::size_t size, int device) noexcept {
   if (!exists(device)) return status_of(errc::invalid_device);
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     static const std::string& name = *new std::string{host::processor_name()};
     std::snprintf(text, size, "%s", name.c_str());
     return ok;
@@ -135,7 +135,7 @@ status priority_range(int& least, int& greatest) noexcept {
 }
 
 status device_synchronize() noexcept {
-  return guarded([] {
+  return catch_bad_alloc([] {
     host::HostDevice& device = host::device_at(host::current);
     std::vector<std::pair<host::TaskQueuePtr, std::uint64_t>> ends;
     {

@@ -40,10 +40,10 @@ struct native::host_event {
 
 namespace backend {
 
-using host::guarded;
+using host::catch_bad_alloc;
 
 status event_create(native::event& event, EventKind kind) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     event = new native::host_event{kind};
     return ok;
   });
@@ -55,7 +55,7 @@ status event_destroy(native::event event) noexcept {
 }
 
 status event_record(native::event event, native::stream handle) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     host::Mark mark{stream.queue, 0, nullptr};
     if (event->kind.timed) {
@@ -72,11 +72,11 @@ status event_record(native::event event, native::stream handle) noexcept {
 }
 
 status event_query(native::event event) noexcept {
-  return guarded([&] { return event->read().happened() ? ok : host::status_of(errc::not_ready); });
+  return catch_bad_alloc([&] { return event->read().happened() ? ok : host::status_of(errc::not_ready); });
 }
 
 status event_synchronize(native::event event) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.queue != nullptr) mark.queue->wait_until(mark.number, !event->kind.blocking_wait);
     return ok;
@@ -84,7 +84,7 @@ status event_synchronize(native::event event) noexcept {
 }
 
 status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     const host::Mark from = start->read();
     const host::Mark to = stop->read();
     if (from.stamp == nullptr || to.stamp == nullptr) return host::invalid_argument;
@@ -95,7 +95,7 @@ status event_elapsed(float& milliseconds, native::event start, native::event sto
 }
 
 status stream_wait_event(native::stream handle, native::event event) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.happened()) return ok;
     native::host_stream& stream = host::resolve(handle);

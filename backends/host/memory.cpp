@@ -298,21 +298,21 @@ backend::status unregister_pinned(void* pointer) {
 
 namespace backend {
 
-using host::guarded;
+using host::catch_bad_alloc;
 
 status malloc_host(void*& pointer, std::size_t bytes) noexcept {
-  return guarded([&] { return host::allocate(pointer, bytes, {MemoryKind::pinned, Device{0}}); });
+  return catch_bad_alloc([&] { return host::allocate(pointer, bytes, {MemoryKind::pinned, Device{0}}); });
 }
 status malloc_host_write_combined(void*& pointer, std::size_t bytes) noexcept { return malloc_host(pointer, bytes); }
 status free_host(void* pointer) noexcept {
-  return guarded([&] { return host::release(pointer, MemoryKind::pinned); });
+  return catch_bad_alloc([&] { return host::release(pointer, MemoryKind::pinned); });
 }
 
 status register_host(void* pointer, std::size_t bytes) noexcept {
-  return guarded([&] { return host::register_pinned(pointer, bytes); });
+  return catch_bad_alloc([&] { return host::register_pinned(pointer, bytes); });
 }
 status unregister_host(void* pointer) noexcept {
-  return guarded([&] { return host::unregister_pinned(pointer); });
+  return catch_bad_alloc([&] { return host::unregister_pinned(pointer); });
 }
 status host_device_pointer(void*& on_device, void* on_host) noexcept {
   PointerInfo info{MemoryKind::pageable, Device{0}};
@@ -323,29 +323,29 @@ status host_device_pointer(void*& on_device, void* on_host) noexcept {
 }
 
 status malloc_device(void*& pointer, std::size_t bytes) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     const int device = host::current_device();
     return host::allocate(pointer, bytes, {MemoryKind::device, Device{device}}, [&] { return host::reserve_now(device, bytes); });
   });
 }
 status free_device(void* pointer) noexcept {
   if (const status s = device_synchronize(); s != ok) return s;
-  return guarded([&] { return host::release(pointer, MemoryKind::device); });
+  return catch_bad_alloc([&] { return host::release(pointer, MemoryKind::device); });
 }
 
 status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
-  return guarded([&] { return host::allocate(pointer, bytes, {MemoryKind::managed, Device{host::current_device()}}); });
+  return catch_bad_alloc([&] { return host::allocate(pointer, bytes, {MemoryKind::managed, Device{host::current_device()}}); });
 }
 
 status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     const native::host_stream& stream = host::resolve(handle);
     return host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}},
                           [&] { return host::reserve_in_order(stream.device, *stream.queue, bytes); });
   });
 }
 status free_async(void* pointer, native::stream stream) noexcept {
-  return guarded([&] { return host::release_in_order(pointer, host::resolve(stream)); });
+  return catch_bad_alloc([&] { return host::release_in_order(pointer, host::resolve(stream)); });
 }
 
 // The host backend keeps no freed memory, which is within any threshold.

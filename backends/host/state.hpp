@@ -42,7 +42,7 @@ inline constexpr backend::status invalid_argument = status_of(errc::invalid_argu
 
 /// Returns what `body` returns, or "out of memory" if it throws std::bad_alloc.
 template <class F>
-[[nodiscard]] backend::status guarded(F body) noexcept {
+[[nodiscard]] backend::status catch_bad_alloc(F body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {

@@ -139,13 +139,13 @@ bool has_finished(native::host_stream& stream) {
 
 namespace backend {
 
-using host::guarded;
+using host::catch_bad_alloc;
 
 native::stream default_stream() noexcept { return nullptr; }
 native::stream per_thread_default_stream() noexcept { return host::per_thread_handle(); }
 
 status stream_create(native::stream& stream, bool blocking, int priority) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     stream = new native::host_stream{host::current_device(), priority, blocking};
     return ok;
   });
@@ -157,11 +157,11 @@ status stream_destroy(native::stream stream) noexcept {
 }
 
 status stream_query(native::stream stream) noexcept {
-  return guarded([&] { return host::has_finished(host::resolve(stream)) ? ok : host::status_of(errc::not_ready); });
+  return catch_bad_alloc([&] { return host::has_finished(host::resolve(stream)) ? ok : host::status_of(errc::not_ready); });
 }
 
 status stream_synchronize(native::stream handle) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     const host::TaskQueuePtr queue = stream.queue;  // another thread may destroy the stream meanwhile
     // For a blocking stream, only its own work counts, as in a query.
@@ -171,21 +171,21 @@ status stream_synchronize(native::stream handle) noexcept {
 }
 
 status stream_priority(native::stream stream, int& priority) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     priority = host::resolve(stream).queue->priority();
     return ok;
   });
 }
 
 status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     blocking = host::resolve(stream).blocking;
     return ok;
   });
 }
 
 status stream_device(native::stream stream, int& device) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     device = host::resolve(stream).device;
     return ok;
   });
@@ -207,7 +207,7 @@ void push_range(const char*) noexcept {}
 void pop_range() noexcept {}
 
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
-  return guarded([&] {
+  return catch_bad_alloc([&] {
     host::submit_in_order(stream, [=] { function(data); });
     return ok;
   });

@@ -52,7 +52,7 @@ class BatchCache {
   enum class Phase : unsigned char { unused, used, ended };
 
   /// The calling thread's nodes: those it takes from, and those given back to it, at most a batch. There is no destructor, so that the
-  /// members may be read until the thread is gone.
+  /// members may be read until the thread has ended.
   struct Own {
     Node* nodes = nullptr;
     Node* batches = nullptr;  // more of them

@@ -22,6 +22,9 @@ struct Counters {
 extern constinit Counters counters;
 
 inline void count_up(std::atomic<std::size_t>& counter) noexcept { counter.fetch_add(1, std::memory_order_relaxed); }
+[[nodiscard]] inline std::size_t read_count(const std::atomic<std::size_t>& counter) noexcept {
+  return counter.load(std::memory_order_relaxed);
+}
 inline void count_down(std::atomic<std::size_t>& counter) noexcept { counter.fetch_sub(1, std::memory_order_relaxed); }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -10,16 +10,16 @@ constinit Counters counters{};
 }
 
 LiveObjects live_objects() noexcept {
-  const auto read = [](const std::atomic<std::size_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  using detail::read_count;
   const detail::Counters& now = detail::counters;
-  const std::size_t destroyed = read(now.host_functions_destroyed);  // read first, so that it is not larger than the other
-  const std::size_t made = read(now.host_functions_made);
-  return {.streams = read(now.streams),
-          .events = read(now.events),
-          .pooled_events = read(now.pooled_events),
-          .pinned_blocks = read(now.pinned_blocks),
-          .device_blocks = read(now.device_blocks),
-          .host_functions = made - destroyed};
+  const std::size_t destroyed = read_count(now.host_functions_destroyed);  // read first, so that it is not larger than the other
+  const std::size_t created = read_count(now.host_functions_made);
+  return {.streams = read_count(now.streams),
+          .events = read_count(now.events),
+          .pooled_events = read_count(now.pooled_events),
+          .pinned_blocks = read_count(now.pinned_blocks),
+          .device_blocks = read_count(now.device_blocks),
+          .host_functions = created - destroyed};
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

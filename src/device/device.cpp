@@ -45,7 +45,7 @@ constinit Known known[max_devices];
   return value;
 }
 
-/// Asks the runtime once.
+/// Asks the runtime the first time, and remembers the answer.
 [[nodiscard]] bool has_attribute(std::atomic<signed char>& known_answer, backend::Attribute which, int device) {
   signed char answer = known_answer.load(std::memory_order_relaxed);
   if (answer < 0) {
@@ -207,7 +207,7 @@ bool Device::can_map_host_memory() const {
   return detail::attribute_of(ordinal_, backend::Attribute::can_map_host_memory, "ask whether a device maps host memory") != 0;
 }
 bool Device::has_pageable_memory_access() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access, "ask whether a device reads ordinary memory") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access, "ask whether a device reads pageable memory") != 0;
 }
 bool Device::pageable_memory_access_uses_host_page_tables() const {
   return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access_uses_host_page_tables,

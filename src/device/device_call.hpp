@@ -23,7 +23,7 @@ class DeviceCall {
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] int device() const noexcept { return device_; }
-  /// @throws what the runtime says, if it refused
+  /// @throws the runtime's error, if it refused
   void check(backend::status status) const { detail::check(status, operation_); }
 
  private:

@@ -28,9 +28,9 @@ void require_device(int device, const char* operation);
 [[nodiscard]] bool has_stream_values(int device);
 [[nodiscard]] bool reads_host_page_tables(int device);
 
-/// Lets streams of `device` reach memory that was allocated in stream order, if another device owns `pointer` that `device` can reach at
-/// all: the runtimes want this for memory of their pools, although all other memory is reached without. With a single device it does
-/// nothing.
+/// Lets streams of `device` reach memory that was allocated in stream order on another device, the owner of `pointer`, if `device` can
+/// reach that device at all. The runtimes require this for memory of their pools; all other memory is reachable without it. With a single
+/// device it does nothing.
 void reach(int device, const void* pointer, const char* operation);
 /// Makes the next `reach` ask the runtime again.
 void forget_reach(int device, int owner) noexcept;

@@ -95,7 +95,8 @@ constinit std::array<FreeingStreams, max_devices> freeing_streams{};
          (left.state == Remainder::State::recorded && succeeded_or_note_capture(backend::stream_wait_event(stream, left.event)));
 }
 
-struct Free {
+/// A block to free, and the streams that use it: `own` is the one that it was allocated on.
+struct FreeRequest {
   void* pointer;
   int device;
   StreamUse own;
@@ -106,45 +107,45 @@ struct Free {
 [[nodiscard]] bool is_captured(const HeldStream& stream) noexcept { return capture_state(stream.handle()) == CaptureState::active; }
 
 /// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them.
-[[nodiscard]] bool free_on(native::stream stream, const Free& what, InCapture in_capture) noexcept {
+[[nodiscard]] bool free_on(native::stream stream, const FreeRequest& request, InCapture in_capture) noexcept {
   const auto waits = [&](StreamUse use) { return make_wait(stream, use, in_capture); };
-  if (!std::all_of(what.others, what.others + what.count, waits)) return false;
+  if (!std::all_of(request.others, request.others + request.count, waits)) return false;
   const RelaxedCapture relaxed{if_captures_met()};
-  succeeded_or_note_capture(backend::free_async(what.pointer, stream));
+  succeeded_or_note_capture(backend::free_async(request.pointer, stream));
   return true;
 }
 
 /// Enqueues the free on a stream of the library's own, behind the work of all users.
-[[nodiscard]] bool free_on_own_stream(const Free& what) noexcept {
-  const native::stream own = freeing_streams[static_cast<std::size_t>(what.device)].take(what.device);
-  return own != nullptr && make_wait(own, what.own, InCapture::never) && free_on(own, what, InCapture::never);
+[[nodiscard]] bool free_on_own_stream(const FreeRequest& request) noexcept {
+  const native::stream own = freeing_streams[static_cast<std::size_t>(request.device)].take(request.device);
+  return own != nullptr && make_wait(own, request.own, InCapture::never) && free_on(own, request, InCapture::never);
 }
 
 /// Enqueues the free behind the work of all streams that use the memory. If there are other users, the library's own stream waits for
 /// them, so that the stream which the memory was allocated on goes on at once. In every case this ends the use of that stream.
-[[nodiscard]] bool free_in_stream_order(const Free& what) noexcept {
-  if (const HeldStream held{what.own, HeldStream::Use::ends}) {
+[[nodiscard]] bool free_in_stream_order(const FreeRequest& request) noexcept {
+  if (const HeldStream held{request.own, HeldStream::Use::ends}) {
     std::optional<ScopedDevice> on;
-    if (held.is_default()) on.emplace(what.device, ScopedDevice::no_throw);
+    if (held.is_default()) on.emplace(request.device, ScopedDevice::no_throw);
     if (!held.is_reachable()) return false;
     // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
-    if (what.count == 0 || is_captured(held)) return free_on(held.handle(), what, InCapture::allowed);
-    return free_on_own_stream(what);
+    if (request.count == 0 || is_captured(held)) return free_on(held.handle(), request, InCapture::allowed);
+    return free_on_own_stream(request);
   }
-  const bool is_enqueued = free_on_own_stream(what);
-  end_use(what.own);
+  const bool is_enqueued = free_on_own_stream(request);
+  end_use(request.own);
   return is_enqueued;
 }
 
-/// Waits in a second try, too: an error of earlier work may be reported once. False if it is not known what still runs on the device; then
+/// Waits again if the first wait fails: an error of earlier work may be reported only once. False if work may still run on the device; then
 /// the memory is leaked.
 [[nodiscard]] bool wait_for_device(int device) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
 }
 
-[[nodiscard]] bool has_captured_user(const Free& what) noexcept {
-  return std::any_of(what.others, what.others + what.count, [](StreamUse use) {
+[[nodiscard]] bool has_captured_user(const FreeRequest& request) noexcept {
+  return std::any_of(request.others, request.others + request.count, [](StreamUse use) {
     const HeldStream held{use};
     return held && held.is_reachable() && is_captured(held);
   });
@@ -152,20 +153,20 @@ struct Free {
 
 /// Waits for the devices of all users, and frees the memory then. The plain free would wait for its own device if the memory came from a
 /// plain allocation, and for nothing if the memory came from a pool.
-void free_after_wait(const Free& what) noexcept {
+void free_after_wait(const FreeRequest& request) noexcept {
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
-    if (i == what.device || what.count > 0) is_complete = wait_for_device(i) && is_complete;
-  const ScopedDevice on{what.device, ScopedDevice::no_throw};
-  if (is_complete) succeeded_or_note_capture(backend::free_device(what.pointer));
+    if (i == request.device || request.count > 0) is_complete = wait_for_device(i) && is_complete;
+  const ScopedDevice on{request.device, ScopedDevice::no_throw};
+  if (is_complete) succeeded_or_note_capture(backend::free_device(request.pointer));
 }
 
-void free_now(const Free& what) noexcept {
-  const bool has_pools = has_memory_pools(what.device);
-  if (!has_pools) end_use(what.own);
+void free_now(const FreeRequest& request) noexcept {
+  const bool has_pools = has_memory_pools(request.device);
+  if (!has_pools) end_use(request.own);
   // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
-  if ((!has_pools || !free_in_stream_order(what)) && !has_captured_user(what)) free_after_wait(what);
-  std::for_each(what.others, what.others + what.count, end_use);
+  if ((!has_pools || !free_in_stream_order(request)) && !has_captured_user(request)) free_after_wait(request);
+  std::for_each(request.others, request.others + request.count, end_use);
 }
 
 [[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
@@ -243,19 +244,18 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
     auto later = std::make_unique<LaterFree>(LaterFree{use_of(stream), {}, pointer});
     for (const StreamRef other : others) later->others.push_back(use_of(other));
     release({free_later, later.release(), device});
-  } catch (const std::bad_alloc&) {  // the block is leaked: without memory for a list, it is not known what it must wait for
+  } catch (const std::bad_alloc&) {  // the block is leaked: there is no memory for the list of its users
   }
 }
 
 void* allocate_managed(std::size_t bytes, Device device) {
-  enter(operation);
-  require_device(device.ordinal(), operation);
+  const DeviceCall call{device.ordinal(), operation};
   if (bytes == 0) return nullptr;
   watch_main_thread();
-  const ScopedDevice on{device.ordinal(), operation};
+  const ScopedDevice on{call.device(), operation};
   const RelaxedCapture relaxed;
   void* block = nullptr;
-  check(backend::malloc_managed(block, bytes), operation);
+  call.check(backend::malloc_managed(block, bytes));
   count_up(counters.device_blocks);
   return block;
 }
@@ -297,9 +297,8 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
 
 DeviceStatistics DeviceResource::statistics() const {
   detail::require_device(device_.ordinal(), "ask for the use of device memory");
-  const auto read = [](const std::atomic<std::size_t>& number) { return number.load(std::memory_order_relaxed); };
   const detail::Usage& u = detail::usage[device_.ordinal()];
-  return {.in_use = read(u.in_use), .peak = read(u.peak), .blocks = read(u.blocks)};
+  return {.in_use = detail::read_count(u.in_use), .peak = detail::read_count(u.peak), .blocks = detail::read_count(u.blocks)};
 }
 
 void DeviceResource::set_release_threshold(std::size_t bytes) const {

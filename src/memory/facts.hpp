@@ -40,7 +40,7 @@ struct MemoryFacts {
   bool in_one_block;
 };
 
-/// As note_use(), and finds out what kind of memory it is.
+/// As note_use(), and finds the kind of the memory.
 [[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
                                           const char* operation) {
   if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};

@@ -23,7 +23,7 @@ namespace {
 constexpr const char* operation = "allocate pinned memory";
 constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
 
-constinit std::atomic<bool> any_block{false};  // false until the first block is made: nothing needs to be looked up
+constinit std::atomic<bool> has_blocks{false};  // until the first block is made, no lookup is needed
 
 /// A reservation for one block, which is cancelled unless it is kept.
 class Reservation {
@@ -55,8 +55,8 @@ class Reservation {
   return write_combined ? backend::malloc_host_write_combined(memory, bytes) : backend::malloc_host(memory, bytes);
 }
 
-/// Memory of the runtime, with a reservation that is kept. Null if there is none to be had: `refusal` is then the runtime's, or `ok` if the
-/// limit leaves no room. @throws what else the runtime says
+/// Reserves and allocates. Null if there is not enough memory: `refusal` is then the runtime's status, or `ok` if the limit leaves no room.
+/// @throws any other error of the runtime
 [[nodiscard]] void* try_allocate(std::size_t bytes, bool write_combined, backend::status& refusal) {
   refusal = backend::ok;
   Reservation reservation{bytes};
@@ -82,12 +82,13 @@ void* enter_block(std::unique_ptr<PinnedBlock> block, void* memory) {
     free_pinned_memory(memory);
     throw;
   }
-  any_block.store(true, std::memory_order_relaxed);
+  has_blocks.store(true, std::memory_order_relaxed);
   static_cast<void>(block.release());
   return memory;
 }
 
-/// Asks the runtime. If it refuses, a block that is complete will do; else all cached blocks make room.
+/// Asks the runtime for a new block. If there is not enough memory, takes a block that is complete, else gives the idle blocks back and
+/// asks once more.
 void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
   auto block = std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
   backend::status refusal = backend::ok;
@@ -105,7 +106,7 @@ void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined)
 }  // namespace
 
 bool note_pinned_use(const void* pointer, std::size_t bytes, StreamUse use) {
-  return any_block.load(std::memory_order_relaxed) && pinned_shelves().note_use(pointer, bytes, use);
+  return has_blocks.load(std::memory_order_relaxed) && pinned_shelves().note_use(pointer, bytes, use);
 }
 
 void* allocate_pinned(std::size_t bytes, bool write_combined) {

@@ -21,7 +21,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-inline constexpr std::size_t smallest_block = std::size_t{4} << 10;  // a page, which is what gets pinned
+inline constexpr std::size_t smallest_block = std::size_t{4} << 10;  // one page, since memory is pinned by pages
 inline constexpr std::size_t largest_block = std::size_t{1} << 30;
 
 [[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
@@ -77,9 +77,10 @@ class PinnedShelves {
     own_cached(*block);
     return reinterpret_cast<void*>(block->begin);
   }
-  /// Hands out a block that streams have just finished with; null if there is none. Looks at no more than the oldest `at_most`.
+  /// Hands out a block that was given back while streams still worked on it, and whose streams are complete now; null if there is none.
+  /// Asks for no more than the oldest `at_most` blocks.
   [[nodiscard]] void* take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept;
-  /// Reserves a part of what the limit leaves, for a new block. False if there is not so much left.
+  /// Reserves bytes for a new block. False if the limit leaves fewer.
   [[nodiscard]] bool try_reserve(std::size_t bytes) noexcept;
   void cancel_reservation(std::size_t bytes) noexcept;
   /// Enters a new block, which is handed out at once. Requires: its bytes were reserved. @throws std::bad_alloc

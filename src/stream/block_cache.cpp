@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small blocks of memory for objects that are made on one thread and destroyed on another.
+/// Small blocks of memory for objects that are created on one thread and destroyed on another.
 #include <runnel/detail/host_function.hpp>
 
 #include "base/batch_cache.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a stream is being captured. The library asks before it calls what would break the capture off or cannot be part of a graph, and
-/// refuses that itself.
+/// Whether a stream is being captured. An operation that would invalidate the capture, or cannot be part of a graph, asks first, and is
+/// refused before the runtime is called.
 #pragma once
 
 #include "base/check.hpp"

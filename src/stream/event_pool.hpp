@@ -8,7 +8,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// An event of the device's pool, or a new one. @throws what the runtime says
+/// An event of the device's pool, or a new one. @throws the runtime's error
 [[nodiscard]] native::event take_event(int device, backend::EventKind kind, const char* operation);
 /// Gives an event back to the pool; an event of a kind that is not pooled is destroyed. In a forked child this does nothing.
 void return_event(native::event event, int device, backend::EventKind kind) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How far streams and events are, asked without waiting.
+/// Queries of streams and events, which never wait.
 #pragma once
 
 #include "base/check.hpp"
@@ -12,7 +12,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Turns the answer to a query into true (complete) or false ("not ready"). @throws what else the runtime says
+/// Turns the answer to a query into true (complete) or false ("not ready"). @throws any other answer of the runtime
 [[nodiscard]] inline bool is_complete(backend::status s, const char* operation) {
   if (s == backend::ok) return true;
   if (!backend::is_not_ready(s)) throw_status(s, operation);
@@ -33,7 +33,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 }
 
 /// Whether the default stream is idle; false where it must not be asked. While a blocking stream is being captured, a query of the default
-/// stream would break that capture in every capture mode. The runtime then also refuses to say whether the default stream is being
+/// stream would invalidate that capture in every capture mode. The runtime then also refuses to say whether the default stream is being
 /// captured, and that question does no harm. Requires: the device is current.
 [[nodiscard]] inline bool default_stream_has_finished(const char* operation) {
   if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;

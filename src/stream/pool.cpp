@@ -35,7 +35,8 @@ namespace {
 
 constexpr const char* acquire_operation = "lease a stream";
 
-[[nodiscard]] std::size_t wrapped(const StreamPoolState& pool, std::size_t place) noexcept {
+/// A place in the ring, which may be counted beyond its end.
+[[nodiscard]] std::size_t wrap_place(const StreamPoolState& pool, std::size_t place) noexcept {
   return place < pool.ring.size() ? place : place - pool.ring.size();
 }
 
@@ -57,7 +58,7 @@ StreamRef add_stream(StreamPoolState& pool, bool lease) {
   for (Stream& old : pool.streams) streams.push_back(std::move(old));
   streams.push_back(std::move(stream));
   pool.streams.swap(streams);
-  for (std::size_t i = 0; i < pool.waiting; ++i) ring[i] = pool.ring[wrapped(pool, pool.first + i)];
+  for (std::size_t i = 0; i < pool.waiting; ++i) ring[i] = pool.ring[wrap_place(pool, pool.first + i)];
   pool.ring.swap(ring);
   pool.first = 0;
   if (lease) {
@@ -85,7 +86,7 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   if (pool.waiting == 0) [[unlikely]]
     return std::nullopt;
   const StreamRef oldest = pool.ring[pool.first];
-  pool.first = wrapped(pool, pool.first + 1);
+  pool.first = wrap_place(pool, pool.first + 1);
   --pool.waiting;
   ++pool.references;
   return oldest;
@@ -96,7 +97,7 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
   if (is_forked_child()) return;  // the pool is leaked: another thread may have held its lock
   remove_reference(pool, [&] {
-    pool->ring[wrapped(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+    pool->ring[wrap_place(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
   });
 }
 

@@ -28,7 +28,7 @@ struct Slot : StreamSlot {
 
   std::atomic<bool> has_failure{false};
 
-  // The lock in slots.cpp guards the following members.
+  // The lock in slots.cpp guards the following members, up to next_free.
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::exception_ptr failure;  // the first exception of a host function since the last synchronize()
   std::uint64_t failure_label = 0;

@@ -23,7 +23,7 @@ class StreamCall {
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] Slot& slot() const noexcept { return slot_; }
   [[nodiscard]] native::stream handle() const noexcept { return slot_.handle; }
-  /// @throws what the runtime says, if it refused
+  /// @throws the runtime's error, if it refused
   void check(backend::status status) const { detail::check(status, operation_); }
 
   void record(native::event event) const { check(backend::event_record(event, handle())); }

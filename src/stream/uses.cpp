@@ -28,7 +28,7 @@ struct Retired {
 };
 
 struct Registry {
-  SpinLock lock;  // also guards every slot's memory_uses and marks, and the end of its id
+  SpinLock lock;  // also guards every slot's memory_uses and marks, and the change of its id to 0
   std::unordered_map<std::uint64_t, Retired> retired;
 };
 Registry& registry() { return immortal<Registry>(); }
@@ -68,7 +68,7 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   return_if_any(remainder.event, device);  // the last use ended meanwhile
 }
 
-/// In a capture an event would mark a node of the graph, and a query of it would break the capture off.
+/// In a capture an event would mark a node of the graph, and a query of the event would invalidate the capture.
 [[nodiscard]] bool can_record(const Slot& slot) noexcept { return capture_state(slot.handle) == CaptureState::none; }
 
 [[nodiscard]] native::event record_on(const Slot& slot, InCapture in_capture) noexcept {
@@ -119,7 +119,7 @@ void destroy_attachments(Slot& slot) noexcept {
 void discard_if_forgotten(backend::status s, int device) noexcept {
   backend::forget_error(s);
   if (backend::classify(s) != errc::device_lost || !backend::forgets_host_functions()) return;
-  // A second question: after an error that is reported only once, the functions are still in their streams.
+  // The error may have been reported only once, and concern earlier work. Then the functions are still in their streams.
   const backend::status again = backend::stream_query(backend::default_stream());
   if (again == backend::ok) return;
   backend::forget_error(again);

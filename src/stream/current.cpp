@@ -8,7 +8,9 @@
 #include "device/scoped_device.hpp"
 #include "stream/slots.hpp"
 
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -20,6 +22,17 @@ StreamRef live_or_default(CurrentStream set, int device) {
 }
 
 CurrentStream parts(StreamRef stream) { return {Access::slot(stream), stream.id()}; }
+
+/// The streams that the thread has set, by device.
+std::vector<CurrentStream> read_streams(int count) {
+  std::vector<CurrentStream> streams;
+  for (int device = 0; device < count; ++device) streams.push_back(stream_set_on(device));
+  return streams;
+}
+
+void set_streams(const std::vector<CurrentStream>& streams) noexcept {
+  for (std::size_t device = 0; device < streams.size(); ++device) set_stream_on(static_cast<int>(device), streams[device]);
+}
 
 }  // namespace
 
@@ -95,23 +108,18 @@ StreamRef StreamGuard::original_stream() const {
   return detail::live_or_default(device == guarded_device_ ? found_stream_ : detail::stream_set_on(device), device);
 }
 
-StreamContext::StreamContext() : device_{current_stream().device().ordinal()} {
-  const int count = detail::device_count();
-  for (int device = 0; device < count; ++device) streams_.push_back(detail::stream_set_on(device));
-}
+StreamContext::StreamContext() : device_{current_stream().device().ordinal()} { streams_ = detail::read_streams(detail::device_count()); }
 
 StreamContext::Guard::Guard(const StreamContext& context) : found_device_{detail::read_current_device("apply a stream context")} {
   // The steps that can fail come first: if a constructor throws, no destructor sets the streams back.
-  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device) found_.push_back(detail::stream_set_on(device));
+  found_ = detail::read_streams(static_cast<int>(context.streams_.size()));
   detail::change_current_device(context.device_, "apply a stream context");
-  for (int device = 0; device < static_cast<int>(context.streams_.size()); ++device)
-    detail::set_stream_on(device, context.streams_[static_cast<std::size_t>(device)]);
+  detail::set_streams(context.streams_);
 }
 
 StreamContext::Guard::~Guard() {
   if (detail::is_forked_child()) return;
-  for (int device = 0; device < static_cast<int>(found_.size()); ++device)
-    detail::set_stream_on(device, found_[static_cast<std::size_t>(device)]);
+  detail::set_streams(found_);
   detail::restore_current_device(found_device_);
 }
 

@@ -116,9 +116,10 @@ void* allocate_pinned(std::size_t bytes, bool write_combined) {
   require_device(0, operation);
   constexpr std::size_t looked_at = 8;
   bytes = round_up(bytes);
-  PinnedShelf& shelf = pinned_shelves().shelf_for(bytes, write_combined);
-  if (void* const idle = pinned_shelves().take_idle(shelf)) return idle;
-  if (void* const complete = pinned_shelves().take_complete(shelf, looked_at)) return complete;
+  PinnedShelves& shelves = pinned_shelves();
+  PinnedShelf& shelf = shelves.shelf_for(bytes, write_combined);
+  if (void* const idle = shelves.take_idle(shelf)) return idle;
+  if (void* const complete = shelves.take_complete(shelf, looked_at)) return complete;
   return allocate_fresh(shelf, bytes, write_combined);
 }
 

@@ -11,7 +11,8 @@ MOST = 40
 SHOWN = 5
 BLANKED = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.MULTILINE)
-SCOPE = re.compile(r'\bnamespace\b|^\s*extern "|^(?:\s*template\s*<.*>)?[^()]*\b(?:class|struct|union|enum)\b(?![^()]*=)', re.DOTALL)
+SCOPE = re.compile(r'(?:(?:inline|static|constexpr|extern)\s+)*(?:namespace|class|struct|union|enum|"")')
+PREFIX = re.compile(r'\s*(?:\[\[.*?\]\]|alignas\([^()]*\)|(?:public|protected|private):|requires\b)\s*', re.DOTALL)
 NAME = re.compile(r'((?:[\w~]+(?:<[^()]*>)?::)*(?:operator\s*[^\s(\w]+|operator\s*\(\)|operator [\w:]+|~?\w+))\s*\(')
 
 
@@ -32,6 +33,22 @@ def closing(text, opening):
     raise ValueError('a brace is not closed')
 
 
+def declaration(head):
+    """What is left of a declaration without template parameters, attributes and access labels in front."""
+    while True:
+        if match := PREFIX.match(head):
+            head = head[match.end():]
+        elif match := re.match(r'\s*template\s*<', head):
+            depth = 1
+            place = match.end()
+            while depth > 0 and place < len(head):
+                depth += {'<': 1, '>': -1}.get(head[place], 0)
+                place += 1
+            head = head[place:]
+        else:
+            return re.sub(r'\b(class|struct)\s+(?:\[\[.*?\]\]|alignas\([^()]*\))', r'\1', head).strip()
+
+
 def functions(text, start, end):
     """Yields name, position of `{` and position of `}` of each function in text[start:end], which is a file or the body of a namespace or class."""
     head = start
@@ -41,10 +58,10 @@ def functions(text, start, end):
             head = place + 1
         elif text[place] == '{':
             close = closing(text, place)
-            before = text[head:place].strip()
+            before = declaration(text[head:place])
             # `word_{` after a constructor's colon initialises a member. The function's body comes later.
             is_member = re.search(r'\)[^()]*[^:]:[^:]', before) and not re.search(r'[)}]$', before)
-            if SCOPE.search(before) and not re.search(r'\)\s*(?:const|noexcept|override|final|\s)*$', before):
+            if SCOPE.match(before):
                 yield from functions(text, place + 1, close)
                 head = close + 1
             elif is_member:

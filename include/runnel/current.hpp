@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The current stream: per thread and per device, the device's default stream until set. In a forked child reading and setting it throw
-/// errc::forked.
+/// The current stream of a thread: one for each device, the device's default stream until set. In a forked child, reading and setting the
+/// current stream throw errc::forked.
 #pragma once
 
 #include <runnel/device.hpp>
@@ -12,7 +12,7 @@
 namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
-/// What the calling thread has set. `slot` and `id` name the current stream of `device`; the streams of its other devices lie in `others`.
+/// The stream that a thread has set for one device; null if none.
 struct CurrentStream {
   StreamSlot* slot = nullptr;
   std::uint64_t id = 0;
@@ -22,8 +22,8 @@ extern thread_local constinit CurrentStream current;
 
 }  // namespace detail
 
-/// The stream set for the current device on the calling thread; that device's default stream if none was set or it was destroyed.
-/// Makes no runtime call once set: a device made current behind runnel's back (`cudaSetDevice`) is seen at the next
+/// The stream that the calling thread has set for its current device; that device's default stream if none was set or if it was destroyed.
+/// Makes no runtime call once a stream is set. So runnel sees a device that other code made current (`cudaSetDevice`) only at the next
 /// `Device::current()` or guard.
 [[nodiscard]] inline StreamRef current_stream() {
   const auto [slot, id] = detail::current;
@@ -31,14 +31,15 @@ extern thread_local constinit CurrentStream current;
     return detail::Access::ref(slot, id);
   return detail::resolve_current_stream();
 }
-/// The stream set for that device on the calling thread.
+/// The stream that the calling thread has set for `device`; the default stream as above.
 [[nodiscard]] StreamRef current_stream(Device device);
 
 /// Waits for the current stream.
 inline void synchronize() { current_stream().synchronize(); }
 
-/// Makes a stream and its device current for a scope. On every way out it restores the device that it found, and the stream that it
-/// found on the guarded stream's device, whatever `use()` set in between. Guards that end out of order each restore what they found.
+/// Makes a stream and its device current for a scope. At the end of the scope, also after an exception, the guard restores the device that
+/// was current and the stream that was current on the guarded stream's device, whatever `use()` set in between. Guards that end out of
+/// order each restore what they found.
 class [[nodiscard]] StreamGuard {
  public:
   /// Makes `stream` and its device current.
@@ -47,9 +48,9 @@ class [[nodiscard]] StreamGuard {
   StreamGuard& operator=(const StreamGuard&) = delete;
   ~StreamGuard();
 
-  /// Guards another stream instead, as if this guard had been made with it.
+  /// Guards `stream` instead, as if this guard had been constructed with it.
   void reset(StreamRef stream);
-  /// What the guard will restore.
+  /// The stream that the guard will restore.
   [[nodiscard]] StreamRef original_stream() const;
   /// The device that the guard will restore.
   [[nodiscard]] Device original_device() const noexcept { return found_device_; }
@@ -63,14 +64,15 @@ class [[nodiscard]] StreamGuard {
   detail::CurrentStream found_stream_;
 };
 
-/// A thread's current device and its current streams, to be carried to another thread: `StreamContext here;` there, and
-/// `StreamContext::Guard with{here};` on the other thread. Task systems that resume on another thread need this: nothing follows by itself.
+/// A copy of a thread's current device and current streams, for use on another thread: write `StreamContext here;` on the first thread and
+/// `StreamContext::Guard with{here};` on the second. Task systems that resume a task on another thread need this, because the setting
+/// belongs to the thread and does not follow the task.
 class StreamContext {
  public:
-  /// Takes the calling thread's setting.
+  /// Copies the calling thread's setting.
   StreamContext();
 
-  /// Applies a context to the calling thread for a scope, and restores what it found afterwards.
+  /// Applies a context to the calling thread for a scope, and restores the thread's own setting at its end.
   class [[nodiscard]] Guard {
    public:
     /// Applies `context`.

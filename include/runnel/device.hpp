@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Devices: what there is, what it can do, and which one this thread uses.
+/// Devices: how many there are, what each can do, and which one is current on a thread.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -18,73 +18,74 @@ struct PriorityRange {
   int least;     ///< the least urgent, numerically largest
   int greatest;  ///< the most urgent, numerically smallest
 
-  /// Whether the device has this priority.
+  /// Whether `priority` is in the range.
   [[nodiscard]] constexpr bool contains(int priority) const noexcept { return greatest <= priority && priority <= least; }
-  /// The nearest priority that the device has.
+  /// The priority in the range that is nearest to `priority`.
   [[nodiscard]] constexpr int clamp(int priority) const noexcept {
     return priority < greatest ? greatest : priority > least ? least : priority;
   }
-  /// False where the device has one level only, {0, 0}.
+  /// False if the device has one level only, {0, 0}.
   [[nodiscard]] constexpr bool supported() const noexcept { return greatest < least; }
   friend constexpr bool operator==(PriorityRange, PriorityRange) noexcept = default;
 };
 
-/// Bytes of device memory.
+/// How much memory a device has.
 struct MemoryInfo {
-  std::size_t free;   ///< not allocated by anybody
-  std::size_t total;  ///< of the device
+  std::size_t free;   ///< bytes that no process has allocated
+  std::size_t total;  ///< bytes in all
 };
 
-/// A device by its ordinal: a small value. Making one asks nothing; every member below throws `errc::invalid_device` where no
-/// device has that ordinal and `errc::no_device` where there is none at all, and leaves the current device as it found it.
+/// A device, named by its ordinal: a small value. The constructor makes no runtime call. Every member that asks the runtime throws
+/// `errc::invalid_device` if no device has that ordinal and `errc::no_device` if there is no device at all, and leaves the current device
+/// as it found it.
 class Device {
  public:
   /// The device with this ordinal, counted from 0.
   explicit constexpr Device(int ordinal) noexcept : ordinal_{ordinal} {}
 
-  /// How many devices there are: 0 is an answer, also without a driver.
+  /// The number of devices; 0 if there is none or no driver.
   [[nodiscard]] static int count();
-  /// Why `count()` is 0, in one line that says what to do; "" where it is not.
+  /// Why `count()` is 0 and what to do about it, in one line; "" if there is a device.
   [[nodiscard]] static std::string why_no_device();
   /// The calling thread's current device.
   [[nodiscard]] static Device current();
   /// Makes this the calling thread's current device.
   void use() const;
 
-  /// Its number, counted from 0.
+  /// The device's number, counted from 0.
   [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
-  /// As the vendor calls it.
+  /// The vendor's name for the device.
   [[nodiscard]] std::string name() const;
-  /// What it has, and what of it is free at this moment.
+  /// The device's memory, in bytes, at this moment.
   [[nodiscard]] MemoryInfo memory_info() const;
-  /// What its streams can have.
+  /// The priorities that the device's streams can have.
   [[nodiscard]] PriorityRange priority_range() const;
 
-  /// Copy engines: 0 copies do not overlap kernels, 1 one direction at a time, 2 both at once.
+  /// The number of copy engines. 0: copies do not overlap kernels; 1: one direction at a time overlaps; 2: both directions at once.
   [[nodiscard]] int async_engine_count() const;
-  /// Processors that run blocks of kernels; on the host backend those of the machine.
+  /// The number of multiprocessors, which run blocks of kernels; on the host backend the machine's processors.
   [[nodiscard]] int multiprocessor_count() const;
-  /// Hardware queues that streams share; more busy streams than this may wait for each other. 0 where the runtime does not say.
+  /// The number of hardware queues that streams share; more busy streams than this may wait for each other. 0 if the runtime does not say.
   [[nodiscard]] int hardware_queues() const;
-  /// Kernels can reach pinned host memory without a copy.
+  /// Whether kernels can reach pinned host memory without a copy.
   [[nodiscard]] bool can_map_host_memory() const;
-  /// The device can read ordinary host memory through its own means.
+  /// Whether the device can read pageable host memory directly.
   [[nodiscard]] bool has_pageable_memory_access() const;
-  /// The device reads ordinary host memory through the host's page tables, so that nothing is gained by pinning.
+  /// Whether the device reads pageable host memory through the host's page tables, so that pinning gains nothing.
   [[nodiscard]] bool pageable_memory_access_uses_host_page_tables() const;
-  /// Streams can wait for and write values in memory.
+  /// Whether streams can wait for values in memory and write them.
   [[nodiscard]] bool has_stream_memory_operations() const;
-  /// Memory can be allocated and freed in stream order.
+  /// Whether device memory can be allocated and freed in stream order.
   [[nodiscard]] bool has_memory_pools() const;
 
-  /// Whether this device can read and write the peer's memory directly.
+  /// Whether this device can read and write `peer`'s memory directly.
   [[nodiscard]] bool can_access_peer(Device peer) const;
-  /// Lets this device reach the peer's memory; asking twice is fine. @throws errc::peer_access where it cannot.
+  /// Lets this device reach `peer`'s memory; a second call does nothing. @throws errc::peer_access if the devices cannot do it
   void enable_peer_access(Device peer) const;
-  /// Ends it; that it was not enabled is fine.
+  /// Ends this device's access to `peer`'s memory; does nothing if it was not enabled.
   void disable_peer_access(Device peer) const;
 
-  /// Waits for everything submitted to this device, on every stream.
+  /// Waits until everything submitted to this device has completed, on every stream.
   void synchronize() const;
   /// The device's default stream: the platform's null stream, which orders with streams made `blocking`.
   [[nodiscard]] StreamRef default_stream() const;
@@ -92,7 +93,7 @@ class Device {
   // Not defaulted: nvcc calls a defaulted one without defining it.
   friend constexpr bool operator==(Device a, Device b) noexcept { return a.ordinal_ == b.ordinal_; }
   friend constexpr auto operator<=>(Device, Device) noexcept = default;
-  /// to_string()
+  /// Writes to_string(device).
   template <class Char, class Traits>
   friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, Device device) {
     return out << to_string(device).c_str();
@@ -104,15 +105,15 @@ class Device {
   int ordinal_;
 };
 
-/// Version numbers as the runtime gives them (CUDA 13.0 is 13000); 0 where there is none.
+/// Version numbers as the runtime gives them (CUDA 13.0 is 13000); 0 if there is none.
 struct RuntimeVersion {
-  int runtime;  ///< the library that runnel was loaded with
-  int driver;   ///< the newest runtime that the installed driver can serve
+  int runtime;  ///< of the runtime library that runnel was loaded with
+  int driver;   ///< the newest runtime that the installed driver supports
 };
-/// Works without a device too.
+/// The versions of the runtime and the driver; does not need a device.
 [[nodiscard]] RuntimeVersion runtime_version();
 
-/// Makes a device current for a scope, and the one it found current again afterwards, on every way out.
+/// Makes a device current for a scope. At the end of the scope, also after an exception, the previous device is current again.
 class [[nodiscard]] DeviceGuard {
  public:
   /// Makes `device` current.

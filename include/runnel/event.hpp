@@ -1,27 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Events: marks in streams that other streams, and the host, can wait for.
+/// Events: marks in streams that the host and other streams can wait for.
 #pragma once
 
-#include <runnel/detail/event_base.hpp>
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <type_traits>
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// A mark in a stream, without a time: cheap. Recording again replaces it. An event that was never recorded is complete.
-/// It outlives the stream that it was recorded on. The native event is made at the first record, on that stream's device.
+/// Options of a new event.
+struct EventOptions {
+  /// True: a thread that waits for the event sleeps. False (default): it may spin, which reacts faster and uses a core.
+  bool blocking_wait = false;
+  /// True: another process can open the event through the vendor's own calls on `native()`. False is the default. Untimed events only.
+  bool interprocess = false;
+};
+
+namespace detail {
+
+struct Slot;
+
+/// The verbs of `Event` and `TimedEvent`.
+class EventBase {
+ public:
+  ///@{ The other event is moved-from afterwards.
+  EventBase(EventBase&& other) noexcept;
+  EventBase& operator=(EventBase&& other) noexcept;
+  ///@}
+
+  /// Records everything submitted to `stream` so far, in place of what the event recorded before. The stream's device may change.
+  void record(StreamRef stream);
+  /// True when the recorded work has completed, or nothing was recorded.
+  [[nodiscard]] bool query() const;
+  /// Waits until the recorded work has completed: all that was submitted to the stream before the record, and nothing else.
+  void synchronize() const;
+  /// As synchronize(), but waits at most `timeout`: false if the time ran out first.
+  template <class Rep, class Period>
+  [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
+    return synchronize_until(deadline_after(timeout));
+  }
+
+  /// The vendor's handle; null until the first record.
+  [[nodiscard]] native::event native() const;
+  /// The device of the last record. @throws errc::invalid_argument if the event was never recorded
+  [[nodiscard]] Device device() const;
+  /// False once the event was moved from.
+  [[nodiscard]] bool valid() const noexcept { return state_ != State::moved_from; }
+  /// Gives the handle to the caller, who then destroys it. This event is moved-from afterwards.
+  /// @throws errc::invalid_argument if there is no handle yet
+  [[nodiscard]] native::event release();
+
+ protected:
+  EventBase(EventOptions options, bool timed) noexcept : options_{options}, timed_{timed} {}
+  ~EventBase();
+
+  void adopt(native::event handle, Device device, Ownership ownership);
+  void refuse_interprocess() const;
+  [[nodiscard]] static std::chrono::nanoseconds elapsed(const EventBase& start, const EventBase& stop);
+
+ private:
+  friend struct Access;
+  enum class State : unsigned char { usable, moved_from };
+  /// Where the handle comes from, which decides where it goes in the end.
+  enum class Origin : unsigned char {
+    pool,      ///< made by the library; goes back to the pool for the next event of its kind
+    taken,     ///< made elsewhere; destroyed, because other code may still know the handle or share it with another process
+    borrowed,  ///< made elsewhere; left alone
+  };
+
+  void require_valid(const char* operation) const;
+  void record_on_fresh(Slot& slot);
+  void discard() noexcept;
+  void give_away(native::event event, int device) const noexcept;
+  bool synchronize_until(std::chrono::steady_clock::time_point deadline) const;
+
+  // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
+  std::atomic<native::event> handle_{};
+  std::atomic<bool> recorded_{false};
+  std::atomic<short> device_{-1};
+  EventOptions options_;
+  bool timed_;
+  Origin origin_ = Origin::pool;
+  State state_ = State::usable;
+};
+
+}  // namespace detail
+
+/// A mark in a stream, without a time: cheap. Recording it again replaces the mark. An event that was never recorded is complete. An event
+/// outlives the stream that it was recorded on. The native event is made at the first record, on that stream's device.
+/// Its verbs are those of detail::EventBase, above: record, query, synchronize, synchronize_for.
 class Event : public detail::EventBase {
  public:
-  /// Not recorded yet.
+  /// An event that is not recorded yet.
   explicit Event(EventOptions options = {}) noexcept : EventBase{options, false} {}
-  /// Recorded on the stream at once.
+  /// An event that is recorded on `stream` at once.
   explicit Event(StreamRef stream, EventOptions options = {}) : EventBase{options, false} { record(stream); }
 
-  /// Wraps an event made elsewhere, which counts as recorded; `take` destroys it in the end, or when the event is recorded on another
-  /// device.
+  /// Wraps an event made elsewhere, which counts as recorded. Ownership::take destroys it in the end, or when the event is recorded on
+  /// another device.
   [[nodiscard]] static Event from_native(native::event handle, Device device, Ownership ownership) {
     Event event;
     event.adopt(handle, device, ownership);
@@ -29,17 +108,16 @@ class Event : public detail::EventBase {
   }
 };
 
-/// An event that also takes the time. `stop - start` measures what lay between.
+/// An event that also takes the time: `stop - start` is the time between two of them. Its verbs are those of detail::EventBase, above.
 class TimedEvent : public detail::EventBase {
  public:
-  /// Not recorded yet. @throws errc::invalid_argument for `interprocess`
+  /// An event that is not recorded yet. @throws errc::invalid_argument for EventOptions::interprocess
   explicit TimedEvent(EventOptions options = {}) : EventBase{options, true} { refuse_interprocess(); }
-  /// Recorded on the stream at once.
+  /// An event that is recorded on `stream` at once.
   explicit TimedEvent(StreamRef stream, EventOptions options = {}) : TimedEvent{options} { record(stream); }
 
-  /// The time from `start` to `stop`, to about half a microsecond on a GPU; negative if they were recorded the other way round.
-  /// @throws errc::not_ready if one has not finished (it does not wait), errc::invalid_argument if one was never recorded or the
-  /// two are on different devices.
+  /// The time from `start` to `stop`, on a GPU to about half a microsecond; negative if `stop` was recorded first. Does not wait.
+  /// @throws errc::not_ready if one of the two has not completed, errc::invalid_argument if one was never recorded or their devices differ
   [[nodiscard]] friend std::chrono::nanoseconds operator-(const TimedEvent& stop, const TimedEvent& start) { return elapsed(start, stop); }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `std::format("{}", stream)` where the standard library has `std::format`; `to_string` and `<<` work everywhere.
+/// `std::format("{}", stream)` for streams and devices, if the standard library has `std::format`. `to_string` and `<<` work everywhere.
 #pragma once
 
 #include <runnel/device.hpp>

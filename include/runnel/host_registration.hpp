@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pinning memory that is there already.
+/// Pinning memory that the caller has allocated.
 #pragma once
 
 #include <runnel/detail/byte_size.hpp>
@@ -13,25 +13,31 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Pins memory while it lives, so that copies from and to it are direct. Pinning costs about what copying the memory does, some times over:
-/// it is for memory that is copied often. The streams that use the memory must have passed before this is destroyed.
+namespace detail {
+/// A contiguous range whose elements are not const.
+template <class R>
+concept WritableRange = requires(R& range) {
+  { std::data(range) } -> std::convertible_to<void*>;
+  std::size(range);
+};
+}  // namespace detail
+
+/// Pins existing memory for as long as this object lives, so that copies from and to that memory are direct. Pinning takes several times as
+/// long as copying the memory, so it pays for memory that is copied often. Requires: all work that uses the memory has completed before
+/// this object is destroyed.
 class HostRegistration {
  public:
   /// Pins nothing.
   HostRegistration() noexcept = default;
-  /// @throws errc::invalid_argument for null, no bytes, and memory of which a part is registered or pinned already; what the runtime says
-  /// of memory that it cannot pin
+  /// Pins `bytes` bytes. @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is pinned already; the
+  /// runtime's own error for memory that it cannot pin
   HostRegistration(void* pointer, std::size_t bytes);
-  /// All elements of a vector, an array, a span.
-  template <class R>
-  requires requires(R& range) {
-    { std::data(range) } -> std::convertible_to<void*>;
-    std::size(range);
-  }
+  /// Pins all elements of a vector, an array or a span.
+  template <detail::WritableRange R>
   explicit HostRegistration(R& range)
       : HostRegistration(std::data(range),
                          detail::byte_size(std::size(range), sizeof(*std::data(range)), "pin memory that is there already")) {}
-  ///@{ The other is empty afterwards.
+  ///@{ The other object pins nothing afterwards.
   HostRegistration(HostRegistration&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
   HostRegistration& operator=(HostRegistration&& other) noexcept {
@@ -43,11 +49,11 @@ class HostRegistration {
   ///@}
   ~HostRegistration();
 
-  ///@{ What is pinned.
+  ///@{ The pinned memory; null and 0 bytes if nothing is pinned.
   [[nodiscard]] void* data() const noexcept { return pointer_; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return bytes_; }
   ///@}
-  /// Where that device's kernels find the memory, without a copy.
+  /// The address at which kernels of `device` reach this memory, without a copy.
   [[nodiscard]] void* device_pointer(Device device = Device::current()) const;
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kokkos on runnel's streams, and runnel's streams on Kokkos' instances. Header-only: the library itself never sees Kokkos. Where
-/// Kokkos has CUDA or HIP, compile what includes this as Kokkos itself has to be compiled.
+/// Kokkos' execution spaces on runnel's streams, and Kokkos' instances as streams. Header-only: the library itself does not use Kokkos. If
+/// Kokkos has CUDA or HIP, compile code that includes this header with the compiler and the flags that Kokkos needs.
 ///
 /// A stream keeps one instance for each execution space, until the stream is destroyed or Kokkos finalizes, whichever comes first.
-/// Copies of it that you keep must go before both. Everything here throws `errc::not_permitted` before Kokkos::initialize and after
-/// Kokkos::finalize, and `errc::invalid_handle` for a stream that is gone.
+/// Requires: copies of an instance that you keep are destroyed before both. Every function here throws `errc::not_permitted` before
+/// Kokkos::initialize and after Kokkos::finalize, and `errc::invalid_handle` for a stream that was destroyed.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -27,25 +27,25 @@
 
 namespace runnel::inline RUNNEL_ABI::kokkos {
 
-/// The host space that streams run kernels of: Kokkos' own default, or Serial where that is Threads.
+/// The host space whose kernels streams run: Kokkos' default host space, or Serial if that is Threads.
 #if defined KOKKOS_ENABLE_THREADS && defined KOKKOS_ENABLE_SERIAL
 using HostSpace = Kokkos::Serial;
 #else
 using HostSpace = Kokkos::DefaultHostExecutionSpace;
 #endif
-/// Where nothing else is said: Kokkos' default space if this build's streams can run it, else `HostSpace`.
+/// The default space of all functions here: Kokkos' default space if this build's streams can run it, else `HostSpace`.
 using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::DefaultExecutionSpace, HostSpace>;
 
-/// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space they run at once, in
-/// the calling thread: launch() puts them into the stream.** A reference, for as long as the stream keeps the instance: a copy costs ten
-/// times the call. The first call makes the instance, which on a device costs 0.4 ms and memory, and leaves the thread's device and
-/// contexts as they were; not while the stream is being captured (errc::capture). OpenMP: with one thread, see set_host_threads(). Threads:
-/// the one instance there is.
+/// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space, kernels run at once in
+/// the calling thread; use launch() to enqueue them.** Returns a reference, valid as long as the stream keeps the instance; copying an
+/// instance takes ten times as long as this call. The first call for a stream creates the instance: on a device that takes 0.4 ms and
+/// memory. It leaves the thread's device and contexts as they were, and throws errc::capture while the stream is being captured. An
+/// instance of OpenMP has one thread (see set_host_threads()); Threads has only one instance.
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> exec_space(StreamRef stream) {
   detail::check_space<E>();
   if constexpr (inline_space<E>) {
-    static_cast<void>(stream.native());  // throws if it is gone
+    static_cast<void>(stream.native());  // throws if the stream was destroyed
     detail::require_kokkos();
     return E{};
   } else {
@@ -53,14 +53,22 @@ template <execution_space E = DefaultSpace>
   }
 }
 
+namespace detail {
+/// A function that launches kernels on an instance.
+template <class F, class E>
+concept LaunchableOn = std::invocable<F&, const E&>;
+template <class V>
+concept KokkosView = Kokkos::is_view_v<V>;
+}  // namespace detail
+
 /// The current stream's instance.
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> current_exec_space() {
   return exec_space<E>(current_stream());
 }
 
-/// Gives the stream an OpenMP instance of that many threads, which OpenMP makes for each thread that runs kernels of the stream. Spaces
-/// without a number of threads ignore it.
+/// Gives the stream an OpenMP instance with `threads` threads (default: 1). OpenMP creates these threads for each thread that runs kernels
+/// of the stream. Spaces without a number of threads ignore the call.
 /// @throws errc::not_permitted if the stream has an instance already, errc::invalid_argument for less than one thread
 template <execution_space E = DefaultSpace>
 void set_host_threads(StreamRef stream, int threads) {
@@ -71,13 +79,12 @@ void set_host_threads(StreamRef stream, int threads) {
       runnel::detail::throw_error(errc::not_permitted, operation, "the stream has an instance already");
 }
 
-/// Runs `function(exec)`, which launches kernels on the instance that it is given, in the order of the stream, without waiting. On a
-/// device it is called now, and what it launches is enqueued. On a host space the stream calls it: see launch_host_func for what it may
-/// do and where its exceptions go. On Threads it is called now, after waiting for the stream.
-/// nvcc takes no KOKKOS_LAMBDA inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or make the functor outside.
-/// @throws errc::not_supported for Threads where the calling thread is not the one that initialized Kokkos
-template <execution_space E = DefaultSpace, class F>
-requires std::invocable<F&, const E&>
+/// Runs the kernels that `function(exec)` launches on `exec` in the order of the stream, without waiting. On a device, `function` is called
+/// at once, and its kernels are enqueued. On a host space, the stream calls `function`: see launch_host_func for what it may do and which
+/// call throws its exceptions. On Threads, launch() waits for the stream and then calls `function`.
+/// nvcc accepts no KOKKOS_LAMBDA inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or create the functor outside.
+/// @throws errc::not_supported on Threads if the calling thread is not the one that initialized Kokkos
+template <execution_space E = DefaultSpace, detail::LaunchableOn<E> F>
 void launch(StreamRef stream, F function) {
   detail::check_space<E>();
   if constexpr (device_space<E>) {
@@ -95,13 +102,13 @@ void launch(StreamRef stream, F function) {
   }
 }
 
-/// A Kokkos instance as a stream of runnel: pass its stream() where a StreamRef is taken. If the instance came from a stream, this is that
-/// stream. On a device, work that either side submits is in one order. On a host space kernels run at once in the thread that launches
-/// them, so what is submitted here comes after the kernels that were started before, and waiting holds the calling thread.
+/// A Kokkos instance as a stream: pass its stream() where a StreamRef is expected. If the instance came from a stream, it is that stream.
+/// On a device, the work that runnel and Kokkos submit is in one order. On a host space, kernels run at once in the thread that launches
+/// them: work submitted to stream() runs after the kernels started before, and wait_event() and wait_stream() hold the calling thread.
 template <execution_space E>
 class ExecStream {
  public:
-  /// @throws errc::not_permitted before Kokkos is initialized and once it is finalized
+  /// The stream of `exec`. @throws errc::not_permitted before Kokkos is initialized and after it is finalized
   explicit ExecStream(const E& exec) : stream_{find(exec)} {}
 
   /// The stream, to submit to. On a host space this first waits for the kernels that run on the instance, so that what is submitted next
@@ -115,19 +122,19 @@ class ExecStream {
   /// The instance.
   [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(stream_); }
 
-  /// Kernels launched from now on, on the instance, run after what `event` has recorded at this moment.
+  /// Kernels launched on the instance from now on run after the work that `event` has recorded at this moment.
   void wait_event(const Event& event) const {
     stream_.wait_event(event);
     if constexpr (!device_space<E>) event.synchronize();
   }
-  /// Kernels launched from now on, on the instance, run after everything submitted to `other` so far.
+  /// Kernels launched on the instance from now on run after everything submitted to `other` so far.
   void wait_stream(StreamRef other) const {
     stream_.wait_stream(other);
     if constexpr (!device_space<E>) stream_.record_event().synchronize();
   }
-  /// A new event that marks the kernels and everything else that was submitted so far.
+  /// A new event that records the kernels and everything else submitted so far.
   [[nodiscard]] Event record_event() const { return stream().record_event(); }
-  /// Waits for kernels and everything else that was submitted so far.
+  /// Waits until the kernels and everything else submitted so far have completed.
   void synchronize() const { stream().synchronize(); }
 
  private:
@@ -155,38 +162,39 @@ class ExecStream {
   StreamRef stream_;
 };
 
-/// An instance as a stream, for as long as the result lives.
+/// A Kokkos instance as a stream, for as long as the result lives.
 template <execution_space E>
 [[nodiscard]] ExecStream<E> as_stream(const E& exec) {
   return ExecStream<E>{exec};
 }
 
-/// Kernels launched on `waiting` from now on run after what was launched on `other` before: on the instance, or by launch() on its stream.
-/// Between devices' instances nobody waits; a host space's kernels run in the thread that launches them, so there the caller is held.
+/// Kernels launched on `waiting` from now on run after the kernels launched on `other` before, on the instance itself or by launch() on its
+/// stream. Between instances of devices no thread waits. Otherwise the call waits, because kernels of a host space run in the thread that
+/// launches them.
 template <execution_space Waiting, execution_space Other>
 void wait(const Waiting& waiting, const Other& other) {
   if constexpr (device_space<Waiting> && device_space<Other>) {
     as_stream(waiting).unfenced_stream().wait_stream(as_stream(other).unfenced_stream());
   } else {
-    // A fence sees the kernels that run. What launch() enqueued, only the stream knows; a device's instance has no such work.
+    // The fence waits for the kernels that run. Functions that launch() enqueued are known to the stream only; devices have none.
     if constexpr (host_space<Other>)
       if (const auto stream = detail::stream_of(other)) stream->record_event().synchronize();
     other.fence("runnel: an instance waits for another");
   }
 }
 
-/// A stream that came with an instance of its own.
+/// A stream with an instance of its own.
 template <execution_space E>
 class Instance : public Stream {
  public:
-  /// Takes the stream; its instance is made at first use.
+  /// Takes the stream; its instance is created at first use.
   explicit Instance(Stream stream) : Stream{std::move(stream)} {}
-  /// Its instance.
+  /// The stream's instance.
   [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(*this); }
 };
 
-/// `count` instances that share nothing with each other or with Kokkos' own, of one priority, on the current device. `host_threads`: of
-/// each, on OpenMP.
+/// Creates `count` instances on the current device, with the same options. They share nothing with each other or with Kokkos' own
+/// instances. `host_threads`: threads of each instance on OpenMP (default: 1).
 template <execution_space E = DefaultSpace>
 [[nodiscard]] std::vector<Instance<E>> make_instances(std::size_t count, StreamOptions options = {}, int host_threads = 1) {
   static_assert(!inline_space<E>, "Kokkos::Threads has one instance only");
@@ -205,7 +213,7 @@ template <execution_space E = DefaultSpace>
 template <execution_space E>
 class [[nodiscard]] ExecGuard {
  public:
-  /// @throws what ExecStream does
+  /// Makes the stream of `exec` current. @throws as ExecStream
   explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_.stream()} {}
 
  private:
@@ -213,14 +221,13 @@ class [[nodiscard]] ExecGuard {
   StreamGuard guard_;
 };
 
-/// Copies all elements of `src` to `dst`, which has the same extents and element type, in stream order. It never holds the caller,
-/// whatever host memory the views are in (`Pageable` says what else there is). Both must stay allocated until the stream has passed,
-/// so must what an unmanaged view is over. Views whose elements lie, together, in rows at one distance are copied as such: contiguous
-/// ones, subviews of rows or columns, padded ones.
+/// Copies all elements of `src` to `dst` in stream order. It does not wait for the data to move, whatever host memory the views are in (for
+/// other policies see `Pageable`). Requires: the memory of both views stays allocated until the copy has completed. The views have the same
+/// extents and element type, and together their elements form rows with one stride: contiguous views, subviews of rows or columns, padded
+/// views.
 /// @throws errc::invalid_argument for different extents, and for layouts that would need a transposition
-template <class Dst, class Src>
-requires Kokkos::is_view_v<Dst> && Kokkos::is_view_v<Src> CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
-                                                                                Pageable policy = default_pageable()) {
+template <detail::KokkosView Dst, detail::KokkosView Src>
+CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src, Pageable policy = default_pageable()) {
   static_assert(Dst::rank() == Src::rank(), "copy_async: the views have different ranks");
   static_assert(!std::is_const_v<typename Dst::value_type>, "copy_async: the destination is read-only");
   static_assert(std::is_same_v<typename Dst::non_const_value_type, typename Src::non_const_value_type>,
@@ -233,16 +240,16 @@ requires Kokkos::is_view_v<Dst> && Kokkos::is_view_v<Src> CopyResult copy_async(
 namespace detail {
 using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
 }
-/// A view over pinned memory that it does not own; `T` as Kokkos writes it: `pinned_view<float**>`.
+/// A Kokkos view of pinned memory that the view does not own. `T` is a type as of Kokkos::View: `pinned_view<float**>`.
 template <class T, class Layout = Kokkos::LayoutRight>
 using pinned_view = Kokkos::View<T, Layout, detail::PinnedSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-/// The buffer as a view, which must not outlive it. Kernels that use it need the buffer's record_use().
+/// The buffer as a view. Requires: the buffer outlives the view. Call the buffer's record_use() after launching kernels that use it.
 template <class T>
 [[nodiscard]] pinned_view<T*> view(PinnedBuffer<T>& buffer) {
   return pinned_view<T*>(buffer.data(), buffer.size());
 }
-/// The buffer as a view for kernels of that space, which must not outlive it.
+/// The buffer as a view for kernels of a space. Requires: the buffer outlives the view.
 template <execution_space E = DefaultSpace, class T>
 [[nodiscard]] auto view(DeviceBuffer<T>& buffer) {
   return Kokkos::View<T*, typename E::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(buffer.data(), buffer.size());

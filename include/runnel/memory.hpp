@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that copies are fast from (pinned), and memory that kernels work on (device).
+/// Buffers: pinned host memory, which copy engines reach directly, and device memory, which kernels work on.
 #pragma once
 
 #include <runnel/current.hpp>
+#include <runnel/detail/owned_array.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/pinned_pool.hpp>
 #include <runnel/stream.hpp>
@@ -16,35 +17,52 @@
 namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
-/// count * size. @throws errc::out_of_memory where that does not fit
+/// count * size. @throws errc::out_of_memory if that does not fit into std::size_t
 [[nodiscard]] std::size_t bytes_for(std::size_t count, std::size_t size);
 [[nodiscard]] void* allocate_pinned(std::size_t bytes, bool write_combined);
 void free_pinned(void* pointer) noexcept;
 [[nodiscard]] void* mapped_pointer(void* pointer, Device device);
 [[nodiscard]] void* allocate_device(StreamRef stream, std::size_t bytes);
-/// Keeps the stream in `others`, which free_device() takes.
+/// Adds the stream to `others`, which free_device() takes.
 void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream);
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept;
+
+struct PinnedOwner {
+  static constexpr MemoryKind kind = MemoryKind::pinned;
+  static void free(void* pointer, std::size_t) noexcept { free_pinned(pointer); }
+};
+struct DeviceOwner {
+  static constexpr MemoryKind kind = MemoryKind::device;
+  void free(void* pointer, std::size_t bytes) noexcept { free_device(pointer, bytes, stream_, device_, others_); }
+
+  StreamRef stream_;
+  int device_;
+  std::vector<StreamRef> others_;
+};
+
+/// T is U, or U with const added: what a span of U converts to.
+template <class U, class T>
+concept ElementsOf = std::is_convertible_v<U (*)[], T (*)[]>;
 }  // namespace detail
 
-/// How pinned memory is wanted.
+/// Options of pinned memory.
 struct PinnedOptions {
-  /// The host writes it faster and devices read it faster, but the host reads it very slowly. Where there is no such memory, the same.
+  /// True: the host writes the memory faster and devices read it faster, but the host reads it very slowly. False is the default. A
+  /// backend without such memory gives plain pinned memory.
   bool write_combined = false;
 };
 
-/// Elements in device memory, viewed: `data()` is for kernels and copies, not for the host to follow.
+/// A view of elements in device memory. `data()` is for kernels and copies; the host must not follow it.
 template <class T>
 class DeviceSpan {
  public:
-  static constexpr MemoryKind memory_kind = MemoryKind::device;  ///< saves copies a question to the runtime
+  static constexpr MemoryKind memory_kind = MemoryKind::device;  ///< tells copies the kind of memory, so that they need not ask the runtime
 
   constexpr DeviceSpan() noexcept = default;
-  /// `size` elements from `data` on.
+  /// `size` elements that start at `data`.
   constexpr DeviceSpan(T* data, std::size_t size) noexcept : data_{data}, size_{size} {}
-  /// A span of T as one of const T.
-  template <class U>
-  requires std::is_convertible_v<U (*)[], T (*)[]>
+  /// A span of T as a span of const T.
+  template <detail::ElementsOf<T> U>
   constexpr DeviceSpan(DeviceSpan<U> other) noexcept : data_{other.data()}, size_{other.size()} {}
 
   ///@{ As of a std::span.
@@ -53,8 +71,8 @@ class DeviceSpan {
   [[nodiscard]] constexpr std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
   ///@}
-  /// `count` elements from `offset` on; all that follow `offset` if no count is given. Requires: offset + count <= size().
-  /// @throws errc::invalid_argument if that does not hold
+  /// `count` elements that start at `offset`; without a count, all that follow `offset`. Requires: offset + count <= size().
+  /// @throws errc::invalid_argument otherwise
   [[nodiscard]] constexpr DeviceSpan subspan(std::size_t offset, std::size_t count = std::dynamic_extent) const {
     if (offset > size_ || (count != std::dynamic_extent && count > size_ - offset)) [[unlikely]]
       detail::throw_invalid_argument("take a part of a span", "the part ends beyond the span");
@@ -66,126 +84,60 @@ class DeviceSpan {
   std::size_t size_ = 0;
 };
 
-/// Owns `size()` elements of pinned host memory, uninitialised. Usable on the host as any array; copies from and to it are direct.
-/// The memory comes from a pool (pinned_pool.hpp) and may be dropped with work under way: it is handed out again when every stream
-/// that used it has passed. Copies and fills record their use themselves; a kernel or a host function of your own needs record_use().
+/// Owns `size()` elements of pinned host memory, uninitialised. The host uses it like any array; copies from and to it are direct. The
+/// memory comes from the pinned pool (pinned_pool.hpp). A buffer may be destroyed while work uses it: the pool hands the memory out again
+/// only when every stream that used it has completed that work. Copies and fills record their use themselves; a kernel or a host function
+/// of your own needs record_use().
 template <class T>
-class PinnedBuffer {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "PinnedBuffer holds trivially copyable elements");
+class PinnedBuffer : public detail::OwnedHostArray<T, detail::PinnedOwner> {
+  using Array = detail::OwnedHostArray<T, detail::PinnedOwner>;
 
  public:
-  static constexpr MemoryKind memory_kind = MemoryKind::pinned;  ///< saves copies a question to the runtime
-
+  /// An empty buffer.
   PinnedBuffer() noexcept = default;
-  /// Aligned to 256 bytes. @throws errc::out_of_memory
+  /// `size` elements, aligned to 256 bytes. @throws errc::out_of_memory
   explicit PinnedBuffer(std::size_t size, PinnedOptions options = {})
-      : data_{static_cast<T*>(detail::allocate_pinned(detail::bytes_for(size, sizeof(T)), options.write_combined))}, size_{size} {}
-  ///@{ The other is empty afterwards.
-  PinnedBuffer(PinnedBuffer&& other) noexcept : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
-    PinnedBuffer taken{std::move(other)};
-    std::swap(data_, taken.data_);
-    std::swap(size_, taken.size_);
-    return *this;
-  }
-  ///@}
-  ~PinnedBuffer() {
-    if (data_ != nullptr) detail::free_pinned(data_);
-  }
+      : Array{detail::allocate_pinned(detail::bytes_for(size, sizeof(T)), options.write_combined), size, {}} {}
 
-  ///@{ As of a std::span.
-  [[nodiscard]] T* data() noexcept { return data_; }
-  [[nodiscard]] const T* data() const noexcept { return data_; }
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
-  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  [[nodiscard]] T* begin() noexcept { return data_; }
-  [[nodiscard]] T* end() noexcept { return data_ + size_; }
-  [[nodiscard]] const T* begin() const noexcept { return data_; }
-  [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
-  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
-  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
-  ///@}
-
-  /// Work submitted to the stream so far uses this memory.
+  /// Records that work submitted to `stream` so far uses this memory.
   void record_use(StreamRef stream) const {
-    if (data_ != nullptr) PinnedPool::record_use(data_, stream);
+    if (this->data() != nullptr) PinnedPool::record_use(this->data(), stream);
   }
-  /// Where that device's kernels find the same memory, without a copy. @throws errc::not_supported and the like where it cannot be mapped
+  /// The address at which kernels of `device` reach this memory, without a copy; null for an empty buffer.
+  /// @throws errc::not_supported or the runtime's own error if the memory cannot be mapped
   [[nodiscard]] T* device_pointer(Device device = Device::current()) const {
-    return data_ != nullptr ? static_cast<T*>(detail::mapped_pointer(data_, device)) : nullptr;
+    void* const memory = const_cast<T*>(this->data());
+    return memory != nullptr ? static_cast<T*>(detail::mapped_pointer(memory, device)) : nullptr;
   }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
 };
 
-/// Owns `size()` elements of device memory, uninitialised, allocated and freed in the order of a stream: usable by work submitted to
-/// that stream after the constructor, freed after the work submitted to it before the destructor. Order other streams by events, and name
-/// them with record_stream(), so that it is freed after their work too. A stream may be destroyed before its buffers.
+/// Owns `size()` elements of device memory, uninitialised. It is allocated and freed in the order of a stream: work submitted to that
+/// stream after the constructor may use the memory, and the memory is freed after the work submitted to it before the destructor. Order
+/// other streams by events, and name them with record_stream(), so that the memory is freed after their work too. A stream may be destroyed
+/// before its buffers.
 template <class T>
-class DeviceBuffer {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "DeviceBuffer holds trivially copyable elements");
+class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
+  using Array = detail::OwnedArray<T, detail::DeviceOwner>;
 
  public:
-  static constexpr MemoryKind memory_kind = MemoryKind::device;  ///< saves copies a question to the runtime
-
-  /// On the stream's device. @throws errc::out_of_memory
+  /// `size` elements on the stream's device. @throws errc::out_of_memory
   explicit DeviceBuffer(std::size_t size, StreamRef stream = current_stream())
-      : data_{static_cast<T*>(detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))))},
-        size_{size},
-        stream_{stream},
-        device_{stream.device().ordinal()} {}
-  ///@{ The other is empty afterwards.
-  DeviceBuffer(DeviceBuffer&& other) noexcept
-      : data_{std::exchange(other.data_, nullptr)},
-        size_{std::exchange(other.size_, 0)},
-        stream_{other.stream_},
-        device_{other.device_},
-        others_{std::exchange(other.others_, {})} {}
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
-    DeviceBuffer taken{std::move(other)};
-    std::swap(data_, taken.data_);
-    std::swap(size_, taken.size_);
-    std::swap(stream_, taken.stream_);
-    std::swap(device_, taken.device_);
-    std::swap(others_, taken.others_);
-    return *this;
-  }
-  ///@}
-  ~DeviceBuffer() {
-    if (data_ != nullptr) detail::free_device(data_, size_bytes(), stream_, device_, others_);
-  }
+      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))), size, {stream, stream.device().ordinal(), {}}} {}
 
-  ///@{ As of a std::span.
-  [[nodiscard]] T* data() noexcept { return data_; }
-  [[nodiscard]] const T* data() const noexcept { return data_; }
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
-  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  ///@}
   ///@{ A view for kernels and copies.
-  [[nodiscard]] DeviceSpan<T> span() noexcept { return {data_, size_}; }
-  [[nodiscard]] DeviceSpan<const T> span() const noexcept { return {data_, size_}; }
+  [[nodiscard]] DeviceSpan<T> span() noexcept { return {this->data(), this->size()}; }
+  [[nodiscard]] DeviceSpan<const T> span() const noexcept { return {this->data(), this->size()}; }
   operator DeviceSpan<T>() noexcept { return span(); }
   operator DeviceSpan<const T>() const noexcept { return span(); }
   ///@}
-  /// The stream in whose order it will be freed.
-  [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
-  /// Where the memory is.
-  [[nodiscard]] Device device() const noexcept { return Device{device_}; }
-  /// Work submitted to that stream until this is destroyed uses the memory: it is freed after that, too.
+  /// The stream in whose order the memory is freed.
+  [[nodiscard]] StreamRef stream() const noexcept { return this->stream_; }
+  /// The device that the memory is on.
+  [[nodiscard]] Device device() const noexcept { return Device{this->device_}; }
+  /// Records that `stream` uses this memory: it is freed only after the work submitted to that stream until this buffer is destroyed.
   void record_stream(StreamRef stream) {
-    if (data_ != nullptr) detail::add_device_use(others_, stream_, stream);
+    if (this->data() != nullptr) detail::add_device_use(this->others_, this->stream_, stream);
   }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
-  StreamRef stream_;
-  int device_;
-  std::vector<StreamRef> others_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI

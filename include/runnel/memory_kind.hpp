@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a pointer points to.
+/// Kinds of memory, and which kind a pointer points to.
 #pragma once
 
 #include <runnel/device.hpp>
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Kinds of memory, as copies tell them apart.
+/// Kinds of memory that copies distinguish.
 enum class MemoryKind {
-  pageable,  ///< ordinary host memory, or an address nobody knows
+  pageable,  ///< host memory from malloc, new or mmap; also any address that the runtime does not know
   pinned,    ///< host memory that copy engines can reach
-  device,    ///< a device's own
-  managed,   ///< moves between host and device by itself
+  device,    ///< a device's own memory
+  managed,   ///< memory that the runtime moves between host and device on demand
 };
 
-/// What is known of a pointer.
+/// What the runtime knows of a pointer.
 struct PointerInfo {
-  MemoryKind kind;  ///< `pageable` where nobody knows the pointer
-  Device device;    ///< meaningful for `device` and `managed`; for the others 0
+  MemoryKind kind;  ///< `pageable` if the runtime does not know the pointer
+  Device device;    ///< the device of `device` and `managed` memory; Device{0} for the others
 };
-/// Asks the runtime; also takes pointers into the middle of a block. Null is pageable.
+/// Asks the runtime about a pointer, which may point into the middle of a block. Null is pageable.
 [[nodiscard]] PointerInfo pointer_info(const void* pointer);
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The vendor's own handle types, named by struct tag so that no vendor header is needed here.
+/// The vendor's own handle types. They are named by struct tag, so that this header includes no vendor header.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Data larger than the device through the device: copy in, compute, copy out, chunk after chunk, all three at the same time.
+/// overlap() streams data through a device in chunks: it copies chunks in, computes and copies chunks out, all at the same time. The data
+/// may be larger than the device's memory.
 #pragma once
 
 #include <runnel/detail/callback.hpp>
@@ -23,72 +24,81 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// How steps are laid onto streams.
+/// Which streams carry out the steps of a chunk.
 enum class OverlapStrategy {
-  automatic,          ///< chosen by choose_overlap_strategy()
-  stream_per_chunk,   ///< A: a stream for each chunk in flight, which does all three steps of it
-  copy_compute_copy,  ///< B: one stream for each step, ordered by events
+  automatic,          ///< the one that choose_overlap_strategy() chooses
+  stream_per_chunk,   ///< A: a stream for each chunk in flight carries out all three steps of the chunk
+  copy_compute_copy,  ///< B: one stream for each step; events order the steps of a chunk
 };
 
-/// What `OverlapOptions::progress` hears.
+/// The argument of `OverlapOptions::progress`.
 struct OverlapProgress {
-  std::size_t chunks;                ///< finished
-  std::size_t items;                 ///< in them
-  std::optional<std::size_t> total;  ///< items in all; nothing where a source decides
+  std::size_t chunks;                ///< chunks that are finished
+  std::size_t items;                 ///< items in those chunks
+  std::optional<std::size_t> total;  ///< items in all; empty if the length of a source decides
 };
 
-/// How overlap() goes about it. All of it may be left out.
+/// Options of overlap(). All of them have defaults.
 struct OverlapOptions {
-  std::size_t chunk = 0;      ///< items that travel together; 0: 16 MiB (64 MiB in ordinary memory), less if input or device is small
-  std::size_t in_flight = 0;  ///< chunks in each device's memory at once; 0: 4, fewer if the device is small or its memory is in use
-  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B
-  std::size_t streams = 0;           ///< of `stream_per_chunk`: streams that take turns; 0: one for each chunk in flight
-  std::size_t halo = 0;              ///< neighbouring items that the function sees on either side of its chunk, where there are any
-  std::vector<Device> devices = {};  ///< chunks go to them in turn; none: the current device
-  std::stop_token stop = {};         ///< once requested no chunk is begun; those in flight are finished
-  detail::Callback<const OverlapProgress&> progress = {};  ///< after each chunk, in order, on a thread of overlap()'s own
-  bool record_times = false;                               ///< fills OverlapResult::times
+  /// Items of a chunk (0 = automatic, default: 16 MiB, 64 MiB in pageable memory, less if the input or the device is small).
+  std::size_t chunk = 0;
+  /// Chunks in each device's memory at once (0 = automatic, default: 4, fewer if the device is small or its memory is in use).
+  std::size_t in_flight = 0;
+  /// Which streams carry out the steps (default: automatic).
+  OverlapStrategy strategy = OverlapStrategy::automatic;
+  /// Streams that take turns with `stream_per_chunk` (0 = one for each chunk in flight, default).
+  std::size_t streams = 0;
+  /// Neighbouring items that the function sees on either side of its chunk, fewer at the ends of the input (default: 0).
+  std::size_t halo = 0;
+  /// Devices that take chunks in turn (empty = the current device, default).
+  std::vector<Device> devices = {};
+  /// After a stop request, overlap() begins no further chunk and finishes those in flight.
+  std::stop_token stop = {};
+  /// Called after each chunk, in order, on a thread of overlap().
+  detail::Callback<const OverlapProgress&> progress = {};
+  /// True: overlap() fills OverlapResult::times (default: false).
+  bool record_times = false;
 };
 
-/// Which part of the whole the function has before it. Items are elements, or by_rows() of elements.
+/// The part of the data that one call of the function gets. Items are elements, or rows of elements with by_rows().
 struct OverlapChunk {
   std::size_t index;   ///< 0 for the first chunk
-  std::size_t first;   ///< the chunk's first item in the whole
-  std::size_t count;   ///< items, those of the halo not counted
-  std::size_t before;  ///< items of the halo at the beginning of each input's span
-  std::size_t after;   ///< and at its end
+  std::size_t first;   ///< index of the chunk's first item in the whole input
+  std::size_t count;   ///< items of the chunk, without the halo
+  std::size_t before;  ///< halo items at the beginning of each input's span
+  std::size_t after;   ///< halo items at the end of each input's span
   std::size_t buffer;  ///< which of the device's chunk buffers it is in, 0 to in_flight - 1; chunks in one buffer run one after the other
-  Device device;       ///< that it is computed on
+  Device device;       ///< the device that computes the chunk
 };
 
-/// What overlap() did.
+/// The result of overlap().
 struct OverlapResult {
-  std::size_t chunks = 0;           ///< finished
-  std::size_t items = 0;            ///< in them
-  std::size_t written = 0;          ///< elements of the output
-  bool stopped = false;             ///< `OverlapOptions::stop` ended it: what is counted here is the beginning
-  std::chrono::nanoseconds time{};  ///< from beginning to end
+  std::size_t chunks = 0;           ///< chunks that were finished
+  std::size_t items = 0;            ///< items in those chunks
+  std::size_t written = 0;          ///< elements written to the output
+  bool stopped = false;             ///< whether a stop request ended the run before the end of the input
+  std::chrono::nanoseconds time{};  ///< duration of the run
 
-  // What was chosen where the options left it open.
-  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< never automatic
-  std::size_t chunk = 0;                                  ///< items
-  std::size_t in_flight = 0;                              ///< on each device
+  // The sizes and the strategy in use, as the options say or as overlap() chose them.
+  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B, never automatic
+  std::size_t chunk = 0;                                  ///< items of a chunk
+  std::size_t in_flight = 0;                              ///< chunks in flight on each device
 
-  /// In order; of more than 2^20 chunks only the first.
+  /// The times of the chunks, in order, if OverlapOptions::record_times; at most the first 2^20 chunks.
   std::vector<OverlapChunkTimes> times = {};
 };
 
-/// What went wrong with one chunk. The cause, which may be an exception of your own, is nested: `std::rethrow_if_nested()`. `code()` is the
-/// cause's, errc::out_of_memory for a `std::bad_alloc`, else errc::function_failed. What is thrown is also a `std::system_error`, except
-/// out of memory, which is also a `std::bad_alloc`, as with every `Error`.
+/// The error of one chunk. The cause, which may be an exception of the caller's own type, is nested: use `std::rethrow_if_nested()`.
+/// `code()` is the cause's code; errc::out_of_memory for a `std::bad_alloc`; errc::function_failed for any other exception. As with every
+/// `Error`, the thrown object is also a `std::system_error`, or, for out of memory, a `std::bad_alloc`.
 class OverlapError : public Error, public std::nested_exception {
  public:
   ~OverlapError() override;
-  /// Its index.
+  /// The index of the chunk.
   [[nodiscard]] std::size_t chunk() const noexcept { return chunk_; }
 
  protected:
-  ///@{ Made and copied by what is really thrown.
+  ///@{ For the classes of the thrown objects.
   OverlapError(std::size_t chunk, const Error* cause) noexcept;
   OverlapError(const OverlapError&) = default;
   OverlapError& operator=(const OverlapError&) = default;
@@ -98,9 +108,9 @@ class OverlapError : public Error, public std::nested_exception {
   std::size_t chunk_;
 };
 
-/// The rule of `OverlapStrategy::automatic`: B where the device copies both ways at once (two copy engines), there are chunks to overlap,
-/// and a chunk is large enough (1 MiB, in and out) to be worth the events between three streams. A otherwise, and for ranges in ordinary
-/// memory: their copies are carried by threads, which several streams at once keep busier.
+/// The rule of `OverlapStrategy::automatic`. B, if the device has two copy engines, more than one chunk is in flight, a chunk is large
+/// enough (1 MiB, in and out) to be worth the events between three streams, and no range is in pageable memory. A otherwise: threads stage
+/// the copies of pageable memory, and several streams at once keep those threads busier. `chunk_bytes`: bytes of a chunk, in and out.
 [[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory);
 
 namespace detail {
@@ -131,7 +141,7 @@ void call_with_chunk(F& function, const OverlapChunk& chunk, Arguments... argume
                   "no_output, DeviceSpan<std::size_t> if filtered, and, if it likes, const OverlapChunk&)");
 }
 
-/// Of a function its address, which is an object to point to as any other callable is.
+/// A pointer to a function, or the callable object itself: something that has an address as an object.
 template <class F>
 [[nodiscard]] decltype(auto) as_object(F& function) {
   if constexpr (std::is_function_v<F>)
@@ -140,7 +150,7 @@ template <class F>
     return (function);
 }
 
-/// Calls the user's function with spans of its own types.
+/// Calls the user's function with spans of the user's types.
 template <class F, bool filtered, class Out, class... In>
 struct OverlapCall {
   static void run(void* function, StreamRef stream, const OverlapBuffers& b, const OverlapChunk& chunk) {
@@ -168,18 +178,18 @@ inline constexpr bool is_filtered<OverlapFiltered<End>> = true;
 
 }  // namespace detail
 
-/// Calls `f(stream, in, out)` for each chunk of `input`, in order, on the calling thread: f enqueues work on `stream` that reads the
-/// DeviceSpan<const In> and writes the DeviceSpan<Out>, and must not wait. The results arrive in `output`, which has as many elements as
-/// the input or a whole multiple of that many. Both sides may be in any memory; what lies in pinned memory needs no detour. While f runs,
-/// its stream is the current one.
+/// Calls `f(stream, in, out)` for each chunk of `input`, in order, on the calling thread. `f` enqueues work on `stream` that reads `in`, a
+/// DeviceSpan<const In>, and writes `out`, a DeviceSpan<Out>; it must not wait. `f` may take a `const OverlapChunk&` as its last argument.
+/// While `f` runs, `stream` is the current stream. overlap() returns when all results are in `output`.
 ///
-/// Other shapes: by_rows(), zipped(), from_source(), to_sink(), per_chunk(), filtered(), no_output; f may take a `const OverlapChunk&`
-/// last. Input and output may be the same memory unless there is a halo.
+/// `output` has as many elements as `input`, or a whole multiple of that number. For other shapes see by_rows(), zipped(), from_source(),
+/// to_sink(), per_chunk(), filtered() and no_output. Both sides may be in any memory; pinned memory is the fastest. Input and output may be
+/// the same memory unless there is a halo.
 ///
-/// Returns when all is done. Device memory is `in_flight` times a chunk's input and output; where a source or a sink is, as much pinned
-/// memory of that side. On shortage, sizes that the options leave open become smaller; then the call waits for work of other streams,
-/// which may free memory, before it throws. If f, a source, a sink or a chunk fails, no further chunk is begun and nothing is in flight any
-/// more when the exception arrives. @throws OverlapError; errc::invalid_argument, errc::out_of_memory and the like before anything moves
+/// The call needs device memory for `in_flight` chunks, in and out, and as much pinned memory for a source or a sink. If memory is short,
+/// overlap() reduces the sizes that the options leave open; then it waits for work of other streams, which may free memory; then it throws.
+/// If `f`, a source, a sink or a chunk fails, overlap() begins no further chunk, and nothing is in flight when the exception arrives.
+/// @throws OverlapError for a failed chunk; errc::invalid_argument, errc::out_of_memory and other errors before anything moves
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& options, F&& f) {
   auto ins = detail::overlap_inputs(input);
@@ -199,7 +209,7 @@ OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& opti
       },
       ins);
 }
-/// The same with nothing asked for.
+/// The same with default options.
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, F&& f) {
   return runnel::overlap(std::forward<Input>(input), std::forward<Output>(output), OverlapOptions{}, std::forward<F>(f));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where the data of `overlap()` comes from and where it goes to. A plain range (vector, array, span, buffer) needs none of this.
+/// The inputs and outputs of `overlap()` that are no plain ranges. A vector, array, span or buffer needs nothing of this header.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -12,56 +12,70 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// A range whose items have `width` elements each: see by_rows().
+namespace detail {
+/// A function that fills a span and returns the number of elements written.
+template <class F, class T>
+concept ReaderOf = std::is_invocable_r_v<std::size_t, F&, std::span<T>>;
+/// A function that takes a span of results.
+template <class F, class T>
+concept WriterOf = std::is_invocable_v<F&, std::span<const T>>;
+}  // namespace detail
+
+/// The result of by_rows(): a range whose items have `width` elements each.
 template <class T>
 struct OverlapRows {
   std::span<T> elements;  ///< all rows, end to end
   std::size_t width;      ///< elements of a row
 };
 
-/// The range in items of `width` elements, which stay together: the rows of an image, the records of a table. Chunks and halos are then
-/// counted in rows. As an output, every item of the input gives `width` elements.
+/// A range whose items are rows of `width` elements, such as the rows of an image or the records of a table. A row is never split between
+/// chunks, and chunks and halos are counted in rows. As an output: `width` elements for every item of the input.
 template <detail::memory_range R>
 [[nodiscard]] auto by_rows(R&& range, std::size_t width) {
   return OverlapRows<detail::element_of<R>>{{std::data(range), std::size(range)}, width};
 }
 
-/// What from_source() makes.
+/// The result of from_source().
 template <class T, class F>
 struct OverlapSource {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "source: only trivially copyable elements can be moved as bytes");
-  F read;             ///< fills a span, and says how far
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+                "from_source: only trivially copyable elements can be moved as bytes");
+  F read;             ///< fills a span and returns the number of elements written
   std::size_t width;  ///< elements of an item
 };
 
-/// Input as it comes, from a file or a generator: `read(std::span<T>)` fills the span from its beginning and returns how many elements it
-/// wrote; less than asked for is the end. It is called in order by the thread that called overlap(). `width`: as in by_rows().
-template <class T, class F>
-requires std::is_invocable_r_v<std::size_t, F&, std::span<T>>
-[[nodiscard]] OverlapSource<T, F> from_source(F read, std::size_t width = 1) { return {std::move(read), width}; }
+/// Input from a function, such as one that reads a file: `read(std::span<T>)` fills the span from its beginning and returns the number of
+/// elements that it wrote; fewer than the span has means the end of the input. The thread that called overlap() calls `read`, in order.
+/// `width`: elements of an item, as in by_rows().
+template <class T, detail::ReaderOf<T> F>
+[[nodiscard]] OverlapSource<T, F> from_source(F read, std::size_t width = 1) {
+  return {std::move(read), width};
+}
 
-/// What to_sink() makes.
+/// The result of to_sink().
 template <class T, class F>
 struct OverlapSink {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "sink: only trivially copyable elements can be moved as bytes");
-  F write;            ///< gets each chunk's result
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "to_sink: only trivially copyable elements can be moved as bytes");
+  F write;            ///< takes each chunk's result
   std::size_t width;  ///< elements for every item of the input
 };
 
-/// Output as it comes: `write(std::span<const T>)` gets each chunk's result, in order, on a thread of overlap()'s own beside the one that
-/// reads. `width`: elements for every item of the input.
-template <class T, class F>
-requires std::is_invocable_v<F&, std::span<const T>>
-[[nodiscard]] OverlapSink<T, F> to_sink(F write, std::size_t width = 1) { return {std::move(write), width}; }
+/// Output to a function: `write(std::span<const T>)` gets each chunk's result, in order. A thread of overlap() calls `write`, beside the
+/// thread that calls a source. `width`: elements for every item of the input.
+template <class T, detail::WriterOf<T> F>
+[[nodiscard]] OverlapSink<T, F> to_sink(F write, std::size_t width = 1) {
+  return {std::move(write), width};
+}
 
-/// What per_chunk() makes.
+/// The result of per_chunk().
 template <class End>
 struct OverlapPerChunk {
   End end;               ///< where the results go
-  std::size_t elements;  ///< of every chunk
+  std::size_t elements;  ///< elements for every chunk
 };
 
-/// Output of a reduction: `elements` elements for every chunk, however many items it has. `OverlapResult::written` says how many came.
+/// Output of a reduction: `elements` elements for every chunk, however many items the chunk has. `OverlapResult::written` is their number
+/// in all.
 template <detail::memory_range R>
 [[nodiscard]] auto per_chunk(R&& range, std::size_t elements = 1) {
   return OverlapPerChunk<OverlapRows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, 1}, elements};
@@ -72,14 +86,15 @@ template <class T, class F>
   return {std::move(to), elements};
 }
 
-/// What filtered() makes.
+/// The result of filtered().
 template <class End>
 struct OverlapFiltered {
   End end;  ///< where the results go
 };
 
-/// Output of a filter: of each chunk as many elements as the function says, at most `width` for every item, end to end in the order of
-/// the chunks. The function gets a DeviceSpan<std::size_t> of one element more, 0 at first, to write the number into.
+/// Output of a filter: each chunk gives as many elements as the function says, at most `width` for every item. The results of the chunks
+/// are stored one after the other. The function gets one more argument, a DeviceSpan<std::size_t> of one element that is 0 at first, and
+/// writes the number of elements into it.
 template <detail::memory_range R>
 [[nodiscard]] auto filtered(R&& range, std::size_t width = 1) {
   return OverlapFiltered<OverlapRows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, width}};
@@ -92,23 +107,23 @@ template <class T, class F>
 
 /// The type of `no_output`.
 struct OverlapNoOutput {};
-/// For a function that leaves nothing to bring back.
+/// No output: the function leaves nothing to copy back.
 inline constexpr OverlapNoOutput no_output{};
 
-/// What zipped() makes.
+/// The result of zipped().
 template <class... Ends>
 struct OverlapInputs {
-  std::tuple<Ends...> ends;  ///< ranges, by_rows() and sources
+  std::tuple<Ends...> ends;  ///< ranges, rows and sources
 };
 
 namespace detail {
 
-/// One end, without its types. Sizes are in elements.
+/// One input or output, without its types. Sizes are in elements unless they say bytes.
 struct OverlapEnd {
   enum class Kind : unsigned char { none, range, function } kind = Kind::none;
   std::size_t element_bytes = 1;
-  std::size_t width = 0;      // for every item; 0: to be found from the sizes
-  std::size_t per_chunk = 0;  // instead of for every item, if not 0
+  std::size_t width = 0;      // elements for every item (0 = follows from the sizes)
+  std::size_t per_chunk = 0;  // elements for every chunk (0 = the output goes by items)
   bool filtered = false;
 
   void* data = nullptr;
@@ -132,7 +147,7 @@ template <class T>
   end.kind = OverlapEnd::Kind::range;
   end.element_bytes = sizeof(T);
   end.width = width;
-  end.data = const_cast<std::remove_const_t<T>*>(data);  // inputs are read only
+  end.data = const_cast<std::remove_const_t<T>*>(data);  // nothing writes to inputs
   end.size = size;
   end.memory = memory;
   return end;
@@ -148,7 +163,7 @@ template <class T, class F>
   return end;
 }
 
-/// What overlap() makes of its first two arguments. The arguments outlive the call.
+/// Turns an argument of overlap() into an OverlapEnd. Requires: the argument outlives the result.
 template <memory_range R>
 [[nodiscard]] auto overlap_end(R& range) {
   return range_end(std::data(range), std::size(range), 0, kind_by_type<R>());
@@ -203,8 +218,8 @@ template <class... Ends>
 
 }  // namespace detail
 
-/// Several inputs, which have the same number of items: ranges, by_rows() and sources. The function gets a span of each. A source is not
-/// asked for more than the inputs before it, or any range, have.
+/// Several inputs that are read in step: ranges, by_rows() and from_source(), all with the same number of items. The function gets a span
+/// of each. A source is asked for no more items than the inputs before it, or any range, have.
 template <class... Ends>
 [[nodiscard]] auto zipped(Ends&&... ends) {
   return OverlapInputs<Ends...>{{std::forward<Ends>(ends)...}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The pinned pool for containers.
+/// Pinned memory for containers: a `std::pmr` resource and a standard allocator over the pinned pool.
 #pragma once
 
 #include <runnel/memory.hpp>
@@ -10,25 +10,26 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// The one resource over the pinned pool; it lives as long as the process. Blocks are aligned to 256 bytes, more is refused
-/// (`errc::invalid_argument`), as is giving back what is not a block in use: a foreign pointer, or one given back already.
+/// The one resource over the pinned pool; it lives as long as the process. Blocks are aligned to 256 bytes. The resource throws
+/// `errc::invalid_argument` for a larger alignment, and for a pointer to deallocate that is not a block in use: one from elsewhere, or one
+/// that was deallocated already.
 [[nodiscard]] std::pmr::memory_resource* pinned_resource() noexcept;
 
 /// The pinned pool as a standard allocator: `std::vector<float, PinnedAllocator<float>>`.
 template <class T>
 struct PinnedAllocator {
-  using value_type = T;  ///< as of every allocator
+  using value_type = T;  ///< the type of the elements
 
   PinnedAllocator() noexcept = default;
-  /// All of them share the one pool.
+  /// All allocators share the one pool.
   template <class U>
   PinnedAllocator(const PinnedAllocator<U>&) noexcept {}
 
-  /// @throws errc::out_of_memory
+  /// Memory for `count` elements. @throws errc::out_of_memory
   [[nodiscard]] T* allocate(std::size_t count) {
     return static_cast<T*>(pinned_resource()->allocate(detail::bytes_for(count, sizeof(T)), alignof(T)));
   }
-  /// Streams may still be using the memory, as when a PinnedBuffer is dropped.
+  /// Gives the memory back. Streams may still be using it: the pool waits for them before it hands the memory out again.
   void deallocate(T* pointer, std::size_t count) { pinned_resource()->deallocate(pointer, count * sizeof(T), alignof(T)); }
 
   template <class U>

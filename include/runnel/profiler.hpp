@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Names in a profiler's timeline. Streams show the name of their `StreamOptions`.
+/// Named ranges in a profiler's timeline. A stream's name there is the one of its `StreamOptions`.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -11,11 +11,11 @@ void push_profiler_range(const char* name) noexcept;
 void pop_profiler_range() noexcept;
 }  // namespace detail
 
-/// Shows the calling thread's time in a scope under a name, where the library was built with the profiler's header (NVTX) and a
-/// profiler is attached; nothing otherwise. Ranges nest.
+/// Shows the calling thread's time in a scope as a named range in a profiler's timeline. Does nothing if the library was built without the
+/// profiler's header (NVTX) or no profiler is attached. Ranges nest.
 class [[nodiscard]] ProfilerRange {
  public:
-  /// `name` is copied.
+  /// Begins a range. `name` is copied.
   explicit ProfilerRange(const char* name) noexcept { detail::push_profiler_range(name); }
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;

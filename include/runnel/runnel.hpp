@@ -1,5 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Everything of runnel but the interop headers.
+/// All of runnel but the interop with Kokkos, which is <runnel/kokkos.hpp>.
+///
+/// Include this header, or the header of each concept that you use. A program goes through five steps:
+///
+/// 1. Ask what there is: `Device::count()`, `Device{0}.name()`. Without a GPU, the host backend shows a device made of threads.
+/// 2. Create streams: `Stream up, down;`. Work in one stream runs in order; work in two streams may run at the same time.
+/// 3. Get memory. `DeviceBuffer<float> x(n, up);` allocates in the order of `up`. Any host memory will do; `PinnedBuffer` is the fastest.
+/// 4. Enqueue work. `copy(up, x, values);` returns at once, whatever memory `values` is in. Launch kernels on the native handle,
+///    `kernel<<<grid, block, 0, up.native()>>>(x.data(), n);`, and host code with `up.launch_host_func(f);`.
+/// 5. Order and wait. `down.wait_stream(up);` makes later work of `down` run after the earlier work of `up`; no thread waits.
+///    `down.synchronize();` makes the calling thread wait. Errors arrive as exceptions that derive from `runnel::Error`.
+///
+/// Host memory must stay alive and unchanged until the copies that use it have completed. Buffers and streams may be destroyed while work
+/// is under way: the work completes.
+///
+/// | To | look at |
+/// |---|---|
+/// | create, order and wait for streams | stream.hpp, event.hpp, stream_pool.hpp |
+/// | write functions that take no stream argument | current.hpp |
+/// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory |
+/// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
+/// | process data larger than the device | overlap.hpp |
+/// | handle errors | error.hpp |
+/// | use handles of other libraries | native.hpp, `Stream::from_native`, `Event::from_native` |
+/// | find leaks, name things for a profiler | statistics.hpp, profiler.hpp |
+///
+/// README.md shows a whole program; docs/index.md lists the guides.
 #pragma once
 
 #include <runnel/config.hpp>

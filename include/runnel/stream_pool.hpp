@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A pool of streams of one device and priority, handed out for exclusive use: two holders never have the same stream.
+/// A pool of streams of one device and priority. The pool leases each stream to one holder at a time.
 #pragma once
 
 #include <runnel/device.hpp>
@@ -17,17 +17,19 @@ void drop_stream_pool(StreamPoolState* pool) noexcept;
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept;
 }  // namespace detail
 
-/// What a pool is to be like.
+/// Options of a pool.
 struct StreamPoolOptions {
-  std::size_t size = 8;                                       ///< streams made at once; at least 1
-  std::size_t max = std::numeric_limits<std::size_t>::max();  ///< streams made at most, when more are asked for than are there
-  StreamOptions stream = {};                                  ///< what each of them is like
+  std::size_t size = 8;  ///< streams to create at once, at least 1 (default: 8)
+  std::size_t max =
+      std::numeric_limits<std::size_t>::max();  ///< most streams, leased or not; the pool grows up to this number (default: no limit)
+  StreamOptions stream = {};                    ///< options of each stream
 };
 
-/// A stream out of a pool, which goes back when the lease ends, as it is: the next holder's work runs after what is still in it.
+/// A stream leased from a pool. It goes back when the lease ends, with the work that is still in it: the next holder's work runs after
+/// that.
 class StreamLease : public StreamRef {
  public:
-  ///@{ The other is moved-from afterwards: using it throws.
+  ///@{ The other lease is moved-from afterwards: using it throws.
   StreamLease(StreamLease&& other) noexcept : StreamRef{other}, pool_{std::exchange(other.pool_, nullptr)}, leased_{other.leased_} {
     other.slot_ = nullptr;
     other.id_ = 0;
@@ -51,16 +53,16 @@ class StreamLease : public StreamRef {
       : StreamRef{stream}, pool_{pool}, leased_{slot} {}
 
   detail::StreamPoolState* pool_;
-  detail::StreamSlot* leased_;  // apart from the view, so that assigning to the base never changes what goes back
+  detail::StreamSlot* leased_;  // apart from the view, so that assigning to the base never changes which stream goes back
 };
 
-/// Any number of threads may lease at once. Leases may outlive the pool: its streams are destroyed with the last of both. In a forked child
-/// every member throws errc::forked.
+/// Leases streams for exclusive use. Any number of threads may use a pool at once. Leases may outlive the pool: the streams are destroyed
+/// when the pool and all leases are gone. In a forked child every member throws errc::forked.
 class StreamPool {
  public:
-  /// @throws errc::invalid_argument for a size of 0 or one above `options.max`
+  /// Creates `options.size` streams. @throws errc::invalid_argument for a size of 0 or one above `options.max`
   explicit StreamPool(Device device, StreamPoolOptions options = {});
-  ///@{ The other is moved-from afterwards: using it throws.
+  ///@{ The other pool is moved-from afterwards: using it throws.
   StreamPool(StreamPool&& other) noexcept : state_{std::exchange(other.state_, nullptr)} {}
   StreamPool& operator=(StreamPool&& other) noexcept {
     StreamPool taken{std::move(other)};
@@ -72,16 +74,16 @@ class StreamPool {
     if (state_ != nullptr) detail::drop_stream_pool(state_);
   }
 
-  /// The stream that has been back for longest; where none is, a new one is made. @throws errc::pool_exhausted at `options.max`
+  /// Leases the stream that came back first; if none is there, the pool creates one. @throws errc::pool_exhausted at `options.max`
   [[nodiscard]] StreamLease acquire();
 
-  /// The device of all its streams.
+  /// The device of all the pool's streams.
   [[nodiscard]] Device device() const;
-  /// Streams made so far, leased or not.
+  /// The number of streams created so far, leased or not.
   [[nodiscard]] std::size_t size() const;
-  /// Streams that are out at this moment.
+  /// The number of streams leased at this moment.
   [[nodiscard]] std::size_t leased() const;
-  /// How many streams had to be made because all were leased: 0 says that `size` was enough.
+  /// The number of streams created because all were leased; 0 if `size` was enough.
   [[nodiscard]] std::size_t growth() const;
 
  private:

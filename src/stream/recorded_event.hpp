@@ -2,7 +2,7 @@
 /// How the library's own sources read an event.
 #pragma once
 
-#include <runnel/detail/event_base.hpp>
+#include <runnel/event.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 

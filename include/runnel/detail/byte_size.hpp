@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How many bytes a range of elements has.
+/// The size of a range of elements in bytes.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -10,7 +10,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
 
-/// count * size. @throws errc::invalid_argument where that does not fit an address: a range of so many elements cannot exist
+/// count * size. @throws errc::invalid_argument if the product does not fit std::size_t: a range of so many elements cannot exist
 [[nodiscard]] inline std::size_t byte_size(std::size_t count, std::size_t size, const char* operation) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes)) [[unlikely]]

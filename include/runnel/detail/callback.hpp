@@ -11,12 +11,18 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 template <class Argument>
+class Callback;
+
+/// A function that a Callback can hold.
+template <class F, class Argument>
+concept CallableWith = !std::is_same_v<std::decay_t<F>, Callback<Argument>> && std::is_invocable_v<std::decay_t<F>&, Argument>;
+
+template <class Argument>
 class Callback {
  public:
   Callback() noexcept = default;
-  template <class F>
-  requires(!std::is_same_v<std::decay_t<F>, Callback> && std::is_invocable_v<std::decay_t<F>&, Argument>)
-      Callback(F&& function)  // NOLINT: `.progress = [](...) { ... }` is how it is written
+  template <CallableWith<Argument> F>
+  Callback(F&& function)  // NOLINT: `.progress = [](...) { ... }` is how it is written
       : holder_{new HolderOf<std::decay_t<F>>{std::forward<F>(function)}} {}
   Callback(const Callback& other) : holder_{other.holder_ != nullptr ? other.holder_->clone() : nullptr} {}
   Callback(Callback&& other) noexcept : holder_{std::exchange(other.holder_, nullptr)} {}

@@ -12,6 +12,11 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+/// A function that a stream can call: by value, without arguments.
+template <class F>
+concept HostCallable = std::is_invocable_v < std::decay_t<F>
+& > &&std::is_constructible_v<std::decay_t<F>, F>;
+
 struct HostFunction {
   void (*run)(HostFunction&);  // may throw
   void (*destroy)(HostFunction*) noexcept;

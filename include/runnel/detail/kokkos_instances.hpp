@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which execution space instance belongs to which stream. A stream keeps one for each space; Kokkos is told in time, before it finalizes
-/// and before a stream is destroyed, because an instance may outlive neither (from Kokkos 5.1 on it aborts the process).
+/// Which execution space instance belongs to which stream. A stream keeps one instance for each space. The instance is destroyed before the
+/// stream is, and before Kokkos finalizes, because an instance must outlive neither (from Kokkos 5.1 on, Kokkos aborts the process).
 #pragma once
 
 #include <runnel/detail/process_wide.hpp>
@@ -39,8 +39,8 @@ concept device_space = execution_space<E> && std::constructible_from<E, native::
 
 namespace detail {
 
-// Instances that share nothing. Default-constructed ones are one and the same, with one lock that is held for the whole of a kernel, and
-// so may be what partition_space() of OpenMP gives from Kokkos 5 on.
+// Instances that share nothing with others. Default-constructed instances are one and the same, with one lock that is held for the whole of
+// a kernel; from Kokkos 5 on, so may be the instances that partition_space() of OpenMP returns.
 #ifdef KOKKOS_ENABLE_SERIAL
 [[nodiscard]] inline Kokkos::Serial independent_instance(std::type_identity<Kokkos::Serial>, int) {
   return Kokkos::Serial{Kokkos::NewInstance{}};
@@ -62,12 +62,12 @@ inline constexpr bool is_threads = false;
 
 }  // namespace detail
 
-/// Spaces whose kernels run in the thread that calls, so that a stream runs them as host functions.
+/// Spaces whose kernels run in the calling thread, so that a stream runs them as host functions.
 template <class E>
 concept host_space = execution_space<E> && requires {
   detail::independent_instance(std::type_identity<E>{}, 1);
 };
-/// `Kokkos::Threads`: one instance, and kernels on the thread that initialized Kokkos only.
+/// `Kokkos::Threads`: it has one instance, and its kernels run only on the thread that initialized Kokkos.
 template <class E>
 concept inline_space = execution_space<E> && detail::is_threads<E>;
 
@@ -80,7 +80,7 @@ constexpr void check_space() {
                 "needs hip; Serial, OpenMP and Threads run on every backend; others are not known");
 }
 
-/// An instance that a stream keeps; empty once Kokkos began to finalize.
+/// An instance that a stream keeps; empty once Kokkos has begun to finalize.
 struct Kept : runnel::detail::Attachment {
   Kept(const void* space, StreamRef with, void (*end)(runnel::detail::Attachment*) noexcept) noexcept
       : Attachment{space, end}, stream{with} {}
@@ -92,14 +92,14 @@ struct Kept : runnel::detail::Attachment {
   StreamRef stream;
 };
 
-/// All that must be gone when Kokkos finalizes. The process has one, so that each of its modules knows the streams of the others. Its
-/// name in registry() changes with its layout, and with that of Kept and KeptOf.
+/// All instances that must be gone when Kokkos finalizes. The process has one registry, so that each module knows the streams of the
+/// others. The registry's name in registry() must change with the layout of Registry, Kept and KeptOf.
 struct Registry {
-  std::mutex mutex;  // held while instances are made: several of Kokkos' constructors at once race before 5.1
+  std::mutex mutex;  // also held while instances are constructed: before Kokkos 5.1, two constructors at once race
   std::vector<Kept*> kept;
   bool hooked = false;
   std::atomic<bool> finalizing{false};
-  std::atomic<int> pending{0};  // functions in streams that hold an instance, and instances that are about to be destroyed
+  std::atomic<int> pending{0};  // functions in streams that hold an instance, and instances that are being destroyed
 };
 [[nodiscard]] inline Registry& registry() {
   static Registry& instance =
@@ -107,7 +107,7 @@ struct Registry {
   return instance;
 }
 
-/// Holds Kokkos::finalize up.
+/// Makes Kokkos::finalize wait while it lives.
 class Pending {
  public:
   Pending() noexcept { registry().pending.fetch_add(1); }
@@ -121,7 +121,7 @@ class Pending {
   bool counts_ = true;
 };
 
-/// @throws errc::not_permitted outside the time between Kokkos' initialize and finalize
+/// @throws errc::not_permitted before Kokkos is initialized and after it is finalized
 inline void require_kokkos() {
   constexpr const char* operation = "use Kokkos on a stream";
   if (registry().finalizing.load() || Kokkos::is_finalized())
@@ -134,7 +134,7 @@ inline void wait_for_pending() {
   for (int count = pending.load(); count > 0; count = pending.load()) pending.wait(count);
 }
 
-/// What Kokkos calls when it begins to finalize.
+/// The finalize hook: Kokkos calls it when it begins to finalize.
 inline void before_finalize() {
   Registry& all = registry();
   all.finalizing.store(true);
@@ -143,10 +143,10 @@ inline void before_finalize() {
     const std::lock_guard lock{all.mutex};
     for (Kept* each : all.kept) each->drop();
   }
-  wait_for_pending();  // a stream that ended meanwhile took its instance off the list, and is destroying it
+  wait_for_pending();  // a stream that ended meanwhile has removed its instance from the list and is destroying it
 }
 
-/// What all modules know the space by.
+/// The key of a space, the same in all modules.
 template <class E>
 [[nodiscard]] const void* space_key() {
   static const void* const key =
@@ -161,7 +161,7 @@ struct KeptOf final : Kept {
 
   static void destroy_with_stream(runnel::detail::Attachment* attachment) noexcept {
     KeptOf* const self = static_cast<KeptOf*>(attachment);
-    const Pending held;  // a device's instance waits for the device, which may be waiting for somebody who wants the lock
+    const Pending held;  // not the lock: destroying a device's instance waits for the device, whose work may wait for the lock
     {
       const std::lock_guard lock{registry().mutex};
       std::erase(registry().kept, self);
@@ -180,7 +180,7 @@ template <class E>
   return found != nullptr && found->exec ? &*found->exec : nullptr;
 }
 
-/// The stream's instance, which `make()` makes if there is none; and whether it did.
+/// The stream's instance; `make()` constructs it if there is none. Second: whether `make()` was called.
 template <class Make, class E = std::invoke_result_t<Make&>>
 std::pair<const E&, bool> keep_instance(StreamRef stream, Make make) {
   static_cast<void>(stream.native());  // throws if the stream is gone
@@ -197,7 +197,7 @@ std::pair<const E&, bool> keep_instance(StreamRef stream, Make make) {
   return {*kept->exec, true};
 }
 
-/// The live stream that keeps this very instance.
+/// The live stream that keeps this instance; empty if there is none.
 template <class E>
 [[nodiscard]] std::optional<StreamRef> stream_of(const E& exec) {
   const std::lock_guard lock{registry().mutex};
@@ -211,14 +211,14 @@ template <class E>
 
 template <device_space E>
 [[nodiscard]] E make_instance(StreamRef stream, int) {
-  if (stream.is_capturing())  // also, inside a host function this is where it ends, not in Kokkos
+  if (stream.is_capturing())  // inside a host function this call throws, before Kokkos is reached
     runnel::detail::throw_error(errc::capture, "make a Kokkos instance", "the stream is being captured: ask for its instance before that");
-  // Kokkos leaves the constructing thread's device and its stack of contexts changed: a thread of its own takes that away with it.
+  // Kokkos' constructor changes the thread's device and its stack of contexts, so it runs on a thread that ends afterwards.
   E exec = std::async(std::launch::async, [stream] {
              stream.device().use();
              return E(stream.native());
            }).get();
-  // Its scratch memory is cleared on the default stream, which other streams are not ordered with.
+  // Kokkos clears the instance's scratch memory on the default stream, with which other streams are not ordered.
   stream.wait_stream(stream.device().default_stream());
   return exec;
 }
@@ -234,11 +234,11 @@ template <class E>
   return keep_instance(stream, [&] { return make_instance<E>(stream, 1); }).first;
 }
 
-/// How a stream's instance is given out; Threads has none to keep.
+/// The type in which exec_space() returns an instance: a reference to the one that the stream keeps; Threads has none to keep.
 template <class E>
 using Given = std::conditional_t<inline_space<E>, E, const E&>;
 
-/// Public API only: Kokkos says who may launch kernels by throwing.
+/// Throws unless the calling thread may launch kernels. Kokkos has no query for that, but throws from a kernel's launch.
 template <inline_space E>
 void require_threads_caller() {
   try {
@@ -264,7 +264,7 @@ template <device_space E>
     return Device{exec.hip_device()};
 }
 
-/// A function on its way into a stream, with its instance. The members are destroyed from the last to the first.
+/// A function enqueued by launch(), with its instance. `pending` is destroyed last.
 template <class E, class F>
 struct Launched {
   Pending pending;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How two Kokkos views lie in memory, as far as copies go: one run of bytes, or rows of them.
+/// The common shape of two Kokkos views in memory, for copies: one run of bytes, or rows of bytes.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -13,7 +13,7 @@
 
 namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
-/// One dimension of both views; distances in elements.
+/// One dimension of both views. Strides are in elements.
 struct Dimension {
   std::size_t count;
   std::size_t to_stride;
@@ -27,7 +27,7 @@ template <class View>
   return text + ")";
 }
 
-/// The fewest dimensions that say the same, the innermost first.
+/// The dimensions of two views, the innermost first; neighbours that are contiguous in both views are merged.
 struct Shape {
   std::array<Dimension, 8> dimensions{};
   std::size_t rank = 0;
@@ -67,14 +67,14 @@ CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable
   const Dimension &inner = shape.dimensions[0], &outer = shape.dimensions[1];
   const bool runs = shape.rank == 0 || (inner.to_stride == 1 && inner.from_stride == 1);
   if (shape.rank <= 1 && runs) return copy_bytes(stream, dst.data(), src.data(), (shape.rank == 0 ? 1 : inner.count) * size, policy);
-  if (shape.rank == 1)  // single elements at a distance
+  if (shape.rank == 1)  // single elements with a stride
     return copy_2d(stream, dst.data(), inner.to_stride * size, src.data(), inner.from_stride * size, size, inner.count, policy);
   if (shape.rank == 2 && runs)
     return copy_2d(stream, dst.data(), outer.to_stride * size, src.data(), outer.from_stride * size, inner.count * size, outer.count,
                    policy);
   runnel::detail::throw_invalid_argument(
       operation, (in_words(dst) + " from " + in_words(src) +
-                  ": together they are no rows of contiguous elements at one distance. Copy between views of one layout, and transpose or "
+                  ": together they are no rows of contiguous elements with one stride. Copy between views of one layout, and transpose or "
                   "gather with a kernel")
                      .c_str());
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Objects that a process has once, for headers whose own statics are one for each module that includes them: a module with hidden
-/// symbols, or one that was opened with dlopen, has its own.
+/// Objects of which a process has exactly one. A static of a header is not such an object: each module that has hidden symbols, or that was
+/// opened with dlopen, has its own copy of it.
 #pragma once
 
 #include <runnel/config.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The process's object of that name, which the first call makes. It is never destroyed. Every caller of one name means one type with one
-/// layout: a name says so by a number that changes with the layout. Requires: `make` does not call this.
+/// Returns the process's object of that name. The first call makes the object; it is never destroyed. Requires: all callers of one name
+/// use one type with one layout (put a number into the name and change it with the layout), and `make` does not call this function.
 [[nodiscard]] void* process_wide(const char* name, void* (*make)());
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The owning array beneath PinnedBuffer, DeviceBuffer and ManagedBuffer: a pointer, a size, and an owner that frees the memory.
+#pragma once
+
+#include <runnel/memory_kind.hpp>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Owns `size()` elements, uninitialised. `Owner` has `static constexpr MemoryKind kind` and `free(void*, std::size_t bytes) noexcept`.
+template <class T, class Owner>
+class OwnedArray : protected Owner {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "a buffer holds trivially copyable elements");
+
+ public:
+  static constexpr MemoryKind memory_kind = Owner::kind;  ///< tells copies the kind of memory, so that they need not ask the runtime
+
+  OwnedArray(OwnedArray&& other) noexcept
+      : Owner{std::move(static_cast<Owner&>(other))}, data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
+  OwnedArray& operator=(OwnedArray&& other) noexcept {
+    OwnedArray taken{std::move(other)};
+    std::swap(static_cast<Owner&>(*this), static_cast<Owner&>(taken));
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
+    return *this;
+  }
+  ~OwnedArray() {
+    if (data_ != nullptr) Owner::free(data_, size_bytes());
+  }
+
+  ///@{ As of a std::span.
+  [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] const T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  ///@}
+
+ protected:
+  OwnedArray() noexcept = default;
+  OwnedArray(void* data, std::size_t size, Owner owner) noexcept : Owner{std::move(owner)}, data_{static_cast<T*>(data)}, size_{size} {}
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// An OwnedArray that the host may read and write.
+template <class T, class Owner>
+class OwnedHostArray : public OwnedArray<T, Owner> {
+ public:
+  ///@{ As of a std::span. Requires for operator[]: i < size().
+  [[nodiscard]] T* begin() noexcept { return this->data(); }
+  [[nodiscard]] T* end() noexcept { return this->data() + this->size(); }
+  [[nodiscard]] const T* begin() const noexcept { return this->data(); }
+  [[nodiscard]] const T* end() const noexcept { return this->data() + this->size(); }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept { return this->data()[i]; }
+  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return this->data()[i]; }
+  ///@}
+
+ protected:
+  using OwnedArray<T, Owner>::OwnedArray;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

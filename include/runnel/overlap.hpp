@@ -115,7 +115,7 @@ class OverlapError : public Error, public std::nested_exception {
 
 namespace detail {
 
-struct OverlapBuffers {
+struct OverlapArguments {
   void* const* in;
   const std::size_t* in_elements;
   void* out;
@@ -124,7 +124,7 @@ struct OverlapBuffers {
 };
 struct OverlapFunction {
   void* function;
-  void (*run)(void* function, StreamRef stream, const OverlapBuffers& buffers, const OverlapChunk& chunk);
+  void (*run)(void* function, StreamRef stream, const OverlapArguments& arguments, const OverlapChunk& chunk);
 };
 OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options,
                           OverlapFunction function);
@@ -153,22 +153,25 @@ template <class F>
 /// Calls the user's function with spans of the user's types.
 template <class F, bool filtered, class Out, class... In>
 struct OverlapCall {
-  static void run(void* function, StreamRef stream, const OverlapBuffers& b, const OverlapChunk& chunk) {
-    call(*static_cast<F*>(function), stream, b, chunk, std::index_sequence_for<In...>{});
+  static void run(void* function, StreamRef stream, const OverlapArguments& arguments, const OverlapChunk& chunk) {
+    call(*static_cast<F*>(function), stream, arguments, chunk, std::index_sequence_for<In...>{});
   }
 
  private:
   template <std::size_t... i>
-  static void call(F& function, StreamRef stream, const OverlapBuffers& b, const OverlapChunk& chunk, std::index_sequence<i...>) {
-    const auto in = [&]<std::size_t k, class T>() { return DeviceSpan<const T>{static_cast<const T*>(b.in[k]), b.in_elements[k]}; };
+  static void call(F& function, StreamRef stream, const OverlapArguments& arguments, const OverlapChunk& chunk, std::index_sequence<i...>) {
+    const auto in = [&]<std::size_t k, class T>() {
+      return DeviceSpan<const T>{static_cast<const T*>(arguments.in[k]), arguments.in_elements[k]};
+    };
     if constexpr (std::is_void_v<Out>)
       call_with_chunk(function, chunk, stream, in.template operator()<i, In>()...);
     else if constexpr (filtered)
       call_with_chunk(function, chunk, stream, in.template operator()<i, In>()...,
-                      DeviceSpan<Out>{static_cast<Out*>(b.out), b.out_elements}, DeviceSpan<std::size_t>{b.count, 1});
+                      DeviceSpan<Out>{static_cast<Out*>(arguments.out), arguments.out_elements},
+                      DeviceSpan<std::size_t>{arguments.count, 1});
     else
       call_with_chunk(function, chunk, stream, in.template operator()<i, In>()...,
-                      DeviceSpan<Out>{static_cast<Out*>(b.out), b.out_elements});
+                      DeviceSpan<Out>{static_cast<Out*>(arguments.out), arguments.out_elements});
   }
 };
 template <class T>

@@ -11,10 +11,12 @@ namespace runnel::inline RUNNEL_ABI {
 /// How staged copies are carried out. The environment (RUNNEL_STAGING_WORKERS, RUNNEL_STAGING_CHUNK, RUNNEL_STAGING_MEMORY) fills in
 /// what is left 0. A copy has at most 256 pieces: a larger copy uses larger pieces, as long as 8 of them fit half of `memory`.
 struct StagingOptions {
-  int workers = 0;  ///< threads that move bytes between user memory and pinned memory, 1 to 64 (0 = 3/4 of the cores, 1 to 12, default)
-  std::size_t chunk = 0;  ///< bytes of a piece, a power of 2 (0 = 8 MiB, default); small copies use smaller pieces, from 512 KiB on
-  std::size_t memory =
-      0;  ///< bytes of pinned memory for all streams together (0 = 512 MiB, default); each stream may have a smallest ring beyond that
+  /// Threads that move bytes between pageable and pinned memory, at most 64 (0 = three quarters of the cores, 1 to 12, default).
+  int workers = 0;
+  /// Bytes of the largest piece, 512 KiB to 1 GiB, rounded down to a power of 2 (0 = 8 MiB, default). Small copies use smaller pieces.
+  std::size_t chunk = 0;
+  /// Bytes of pinned memory for all streams together (0 = 512 MiB, default). Beyond that, a stream still gets the smallest amount.
+  std::size_t memory = 0;
 };
 
 /// The settings and the pinned memory of staged copies, for the whole process. All members throw errc::forked in a forked child.

@@ -19,10 +19,10 @@ namespace {
 using Kind = OverlapEnd::Kind;
 
 constexpr std::size_t usual_chunk_bytes = std::size_t{16} << 20;
-constexpr std::size_t carried_chunk_bytes = std::size_t{64} << 20;  // whose pieces are large enough to be worth their cost
-constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;  // below, a transfer costs more than its bytes
-constexpr std::size_t usual_chunks = 16;                            // of a small input, so that there is something to overlap
-constexpr std::size_t usual_in_flight = 4;                          // one on its way, one computed, one coming back, one to spare
+constexpr std::size_t staged_chunk_bytes = std::size_t{64} << 20;  // large enough that the pieces of its staged copies are worth their cost
+constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;  // the fixed cost of a smaller transfer exceeds that of its bytes
+constexpr std::size_t usual_chunks = 16;                            // chunks of a small input, so that there is something to overlap
+constexpr std::size_t usual_in_flight = 4;                          // one copied in, one computed, one copied out, one to spare
 constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
 
 [[noreturn, gnu::format(printf, 1, 2)]] void refuse(const char* format, ...) {
@@ -36,11 +36,11 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
 
 [[nodiscard]] std::size_t divided_up(std::size_t a, std::size_t b) noexcept { return a / b + (a % b != 0 ? 1 : 0); }
 
-/// a * b, or the largest number where that does not fit.
+/// a * b, or the largest number if the product does not fit.
 [[nodiscard]] std::size_t times(std::size_t a, std::size_t b) noexcept { return b != 0 && a > largest / b ? largest : a * b; }
 [[nodiscard]] std::size_t plus(std::size_t a, std::size_t b) noexcept { return a > largest - b ? largest : a + b; }
 
-/// How many items the ranges among the inputs have.
+/// The number of items of the inputs that are ranges; empty if there is none.
 [[nodiscard]] std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
   std::optional<std::size_t> items;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -69,10 +69,10 @@ void check_output_range(OverlapPlan& plan) {
     }
   }
   if (exact && (*plan.items > largest / out.width || out.size != *plan.items * out.width))
-    refuse("the output has %zu elements, but %zu items of %zu elements come", out.size, *plan.items, out.width);
+    refuse("the output has %zu elements, but %zu items of %zu elements each are written", out.size, *plan.items, out.width);
 }
 
-/// Reading what was written already would not be found out otherwise.
+/// Refuses an output that a chunk would write before another chunk has read it as input.
 void check_same_memory(const OverlapPlan& plan) {
   const OverlapEnd& out = plan.output;
   if (out.kind != Kind::range) return;
@@ -95,8 +95,8 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
       refuse("device %d is named twice", plan.devices[i].ordinal());
 }
 
-/// Bytes of `items` items in one slot.
-[[nodiscard]] std::size_t slot_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
+/// Bytes of the buffers for a chunk of `items` items.
+[[nodiscard]] std::size_t chunk_buffer_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
   const std::size_t with_halo = plus(items, times(2, plan.halo));
   std::size_t bytes = plan.output.filtered ? sizeof(std::size_t) : 0;
   for (const OverlapEnd& in : plan.inputs) bytes = plus(bytes, times(times(with_halo, in.width), in.element_bytes));
@@ -104,27 +104,29 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   return plus(bytes, times(out, plan.output.element_bytes));
 }
 
-/// Whether a range is in memory that no copy engine reaches.
-[[nodiscard]] bool any_carried(const OverlapPlan& plan) {
+/// Whether a range is in pageable memory, whose copies have to be staged.
+[[nodiscard]] bool any_staged(const OverlapPlan& plan) {
   if (plan.devices[0].pageable_memory_access_uses_host_page_tables()) return false;
-  const auto is_ordinary = [](const OverlapEnd& end) {
+  const auto is_pageable = [](const OverlapEnd& end) {
     if (end.kind != Kind::range || end.size == 0) return false;
     return (end.memory ? *end.memory : pointer_info(end.data).kind) == MemoryKind::pageable;
   };
-  return is_ordinary(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_ordinary);
+  return is_pageable(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_pageable);
 }
 
-/// Bytes of all slots of one device.
-[[nodiscard]] std::size_t device_bytes(const OverlapPlan& plan) noexcept { return times(slot_bytes(plan, plan.chunk), plan.slots); }
+/// Bytes of all chunk buffers of one device.
+[[nodiscard]] std::size_t device_bytes(const OverlapPlan& plan) noexcept {
+  return times(chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
+}
 
-/// Of the device that has least.
+/// The memory of the device that has least, in bytes.
 [[nodiscard]] std::size_t least_memory(const OverlapPlan& plan) {
   std::size_t least = largest;
   for (const Device device : plan.devices) least = std::min(least, device.memory_info().total);
   return least;
 }
 
-/// Bytes of the largest item, or of as much of the output as belongs to one.
+/// Bytes of the largest item of an input, or of the output elements for one item.
 [[nodiscard]] std::size_t item_bytes(const OverlapPlan& plan) noexcept {
   std::size_t bytes = plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
   for (const OverlapEnd& in : plan.inputs) bytes = std::max(bytes, times(in.width, in.element_bytes));
@@ -133,14 +135,14 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 
 [[nodiscard]] std::size_t usual_chunk(const OverlapPlan& plan) noexcept {
   const std::size_t item = item_bytes(plan);
-  const std::size_t chunk = divided_up(plan.carried ? carried_chunk_bytes : usual_chunk_bytes, item);
+  const std::size_t chunk = divided_up(plan.staged ? staged_chunk_bytes : usual_chunk_bytes, item);
   if (!plan.items) return chunk;
   return std::min(chunk, std::max(divided_up(*plan.items, usual_chunks), divided_up(smallest_chunk_bytes, item)));
 }
 
-void count_slots(OverlapPlan& plan) noexcept {
-  plan.slots = plan.in_flight;
-  if (plan.items) plan.slots = std::min(plan.slots, divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
+void count_buffers(OverlapPlan& plan) noexcept {
+  plan.buffers = plan.in_flight;
+  if (plan.items) plan.buffers = std::min(plan.buffers, divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
 }
 
 /// Whether the output has room for what each chunk adds to it.
@@ -150,15 +152,15 @@ void count_slots(OverlapPlan& plan) noexcept {
   return times(divided_up(*plan.items, plan.chunk), out.per_chunk) <= out.size;
 }
 
-/// The sizes that the options name; the others as the data and the devices' memory suggest.
+/// Takes the sizes that the options name, and chooses the others by the data and the devices' memory.
 void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
   plan.chunk = options.chunk != 0 ? options.chunk : usual_chunk(plan);
   if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
-  count_slots(plan);
-  // How much is free does not count: memory that a pool keeps, or whose free is enqueued, can be had.
+  count_buffers(plan);
+  // The total counts, not what is free: memory that a pool keeps, or whose free is enqueued, can be allocated too.
   const std::size_t memory = least_memory(plan);
-  while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {  // the other half is the function's and the program's
+  while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {  // the other half is for the function and the rest of the program
   }
   if (device_bytes(plan) <= memory) return;
   const std::string reason = describe_memory(plan) + " do not fit into the " + std::to_string(memory) + " bytes of a device's memory";
@@ -167,15 +169,15 @@ void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
 
 void check_chunk_count(const OverlapPlan& plan) {
   if (has_room_for_chunks(plan)) return;
-  refuse("the output has %zu elements, but %zu chunks of %zu elements come", plan.output.size, divided_up(*plan.items, plan.chunk),
-         plan.output.per_chunk);
+  refuse("the output has %zu elements, but %zu chunks of %zu elements each are written", plan.output.size,
+         divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
 }
 
 void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
   plan.strategy = options.strategy;
   if (plan.strategy == OverlapStrategy::automatic)
-    plan.strategy = choose_overlap_strategy(plan.devices[0], slot_bytes(plan, plan.chunk), plan.slots, plan.carried);
-  plan.streams = options.streams != 0 ? std::min(options.streams, plan.slots) : plan.slots;
+    plan.strategy = choose_overlap_strategy(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers, plan.staged);
+  plan.streams = options.streams != 0 ? std::min(options.streams, plan.buffers) : plan.buffers;
   if (plan.strategy == OverlapStrategy::copy_compute_copy) plan.streams = 3;
 }
 
@@ -193,11 +195,11 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, cons
   for (OverlapEnd& end : plan.inputs)
     if (end.width == 0) end.width = 1;
   plan.items = count_items(plan.inputs);
-  if (plan.items && plan.halo > *plan.items) plan.halo = *plan.items;  // there are no more neighbours than that
+  if (plan.items && plan.halo > *plan.items) plan.halo = *plan.items;  // no chunk has more neighbours than that
   if (output.kind == Kind::range) check_output_range(plan);
   check_same_memory(plan);
   choose_devices(plan, options);
-  plan.carried = any_carried(plan);
+  plan.staged = any_staged(plan);
   choose_sizes(plan, options);
   check_chunk_count(plan);
   choose_streams(plan, options);
@@ -208,25 +210,25 @@ bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
   constexpr std::size_t enough_to_overlap = 2;
   OverlapPlan smaller = plan;
   smaller.chunk = std::max(divided_up(plan.chunk, 2), divided_up(smallest_chunk_bytes, item_bytes(plan)));
-  const bool fewer = options.in_flight == 0 && plan.slots > 1;
+  const bool fewer = options.in_flight == 0 && plan.buffers > 1;
   const bool smaller_chunks = options.chunk == 0 && smaller.chunk < plan.chunk && has_room_for_chunks(smaller);
   if (!fewer && !smaller_chunks) return false;
 
-  if (options.in_flight == 0) smaller.in_flight = plan.slots;  // short data may not need as many as were planned
-  if (fewer && (plan.slots > enough_to_overlap || !smaller_chunks)) {
+  if (options.in_flight == 0) smaller.in_flight = plan.buffers;  // short data may not need as many as were planned
+  if (fewer && (plan.buffers > enough_to_overlap || !smaller_chunks)) {
     smaller.chunk = plan.chunk;
     --smaller.in_flight;
   }
-  count_slots(smaller);
+  count_buffers(smaller);
   choose_streams(smaller, options);
   plan = std::move(smaller);
   return true;
 }
 
 std::string describe_memory(const OverlapPlan& plan) {
-  const std::size_t bytes = slot_bytes(plan, plan.chunk);
+  const std::size_t bytes = chunk_buffer_bytes(plan, plan.chunk);
   if (bytes == largest) return "chunks of " + std::to_string(plan.chunk) + " items, larger than any memory,";
-  return std::to_string(plan.slots) + " chunks of " + std::to_string(bytes) + " bytes, in and out,";
+  return std::to_string(plan.buffers) + " chunks of " + std::to_string(bytes) + " bytes, in and out,";
 }
 
 }  // namespace detail

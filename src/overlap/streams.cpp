@@ -13,7 +13,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr const char* stream_name = "overlap";
-constexpr std::size_t most_kept = 8;  // of a device
+constexpr std::size_t most_kept = 8;  // streams of each device
 
 struct Kept {
   std::array<native::stream, most_kept> streams{};
@@ -30,8 +30,8 @@ Stream take_overlap_stream(Device device) {
     Kept& here = kept[static_cast<std::size_t>(device.ordinal())];
     if (here.count > 0) {
       Stream stream = Stream::from_native(here.streams[here.count - 1], device, Ownership::take);
-      --here.count;  // only now is it the caller's
-      // The runtime's tools know the handle by its name still; a wrapped handle has none of ours.
+      --here.count;  // not before from_native(), which may throw
+      // Profilers still know the handle by this name; a wrapped handle has no name of its own.
       StreamSlot& slot = live_slot(stream);
       std::snprintf(slot.name, sizeof slot.name, "%s", stream_name);
       return stream;
@@ -48,7 +48,7 @@ void keep_overlap_stream(Stream stream) noexcept try {
   live_slot(stream).idle_at_end = true;
   here.streams[here.count] = stream.release();
   ++here.count;
-} catch (...) {  // then it ends here
+} catch (...) {  // the stream is destroyed
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

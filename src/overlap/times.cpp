@@ -7,8 +7,8 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace {
 
-/// The same time without overlaps, in order.
-[[nodiscard]] std::vector<OverlapInterval> united(std::vector<OverlapInterval> intervals) {
+/// The union of the intervals: sorted, without overlaps.
+[[nodiscard]] std::vector<OverlapInterval> union_of(std::vector<OverlapInterval> intervals) {
   std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
   std::vector<OverlapInterval> result;
   for (const OverlapInterval& next : intervals) {
@@ -36,8 +36,8 @@ OverlapMeasure measure_overlap(std::span<const OverlapChunkTimes> chunks) {
     transfers.push_back(times.copy_out);
     computing.push_back(times.compute);
   }
-  transfers = united(std::move(transfers));
-  computing = united(std::move(computing));
+  transfers = union_of(std::move(transfers));
+  computing = union_of(std::move(computing));
 
   std::chrono::nanoseconds both{};
   auto transfer = transfers.begin();

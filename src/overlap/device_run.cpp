@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "overlap/device_run.hpp"
+
+#include "base/check.hpp"
+#include "overlap/streams.hpp"
+#include "stream/host_functions.hpp"
+#include "stream/slots.hpp"
+
+#include <runnel/current.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// While it lives, host functions launched and copies staged by this thread are labelled with the chunk, so that their errors name it.
+class ChunkLabel {
+ public:
+  explicit ChunkLabel(std::size_t chunk) noexcept : before_{std::exchange(host_function_label, chunk + 1)} {}
+  ChunkLabel(const ChunkLabel&) = delete;
+  ChunkLabel& operator=(const ChunkLabel&) = delete;
+  ~ChunkLabel() { host_function_label = before_; }
+
+ private:
+  std::uint64_t before_;
+};
+
+void record_mark(const std::unique_ptr<OverlapPlace::Marks>& marks, TimedEvent OverlapPlace::Marks::*which, StreamRef stream) {
+  if (marks != nullptr) stream.record_event((*marks).*which);
+}
+
+/// Waits for the stream; false if that fails three times. The first attempts may throw an error that the caller has already seen, or that
+/// belongs to a later chunk.
+[[nodiscard]] bool wait_until_idle(StreamRef stream) noexcept {
+  for (int attempt = 0; attempt < 3; ++attempt) try {
+      stream.synchronize();
+      return true;
+    } catch (...) {
+    }
+  return false;
+}
+
+[[nodiscard]] std::byte* bytes_at(void* data, std::size_t bytes) noexcept { return static_cast<std::byte*>(data) + bytes; }
+
+}  // namespace
+
+DeviceRun::DeviceRun(const OverlapPlan& plan, Device device, bool record_times, OverlapClock::time_point start)
+    : plan_{plan},
+      device_{device},
+      policy_{default_pageable()},
+      by_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
+      places_(plan.places()) {
+  for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device));
+  try {
+    make_events(record_times);
+    allocate();
+    if (record_times && !streams_.empty()) match_clocks(start);
+  } catch (...) {
+    free_buffers();
+    release();
+    throw;
+  }
+}
+
+void DeviceRun::make_events(bool record_times) {
+  // Staging threads need the cores, so waiting for events must not spin.
+  const EventOptions waiting{.blocking_wait = plan_.staged};
+  for (OverlapPlace& place : places_) {
+    for (Event* event : {&place.counted, &place.returned}) *event = Event{waiting};
+    if (record_times) place.marks = std::make_unique<OverlapPlace::Marks>();
+  }
+}
+
+/// Allocates everything at the beginning: memory that an earlier run freed can still be reused then, because nothing has been waited for.
+void DeviceRun::allocate() try {
+  allocate_on_device();
+  allocate_on_host();
+} catch (const Error& error) {
+  if (error.code() != errc::out_of_memory) throw;
+  throw OverlapShortage{error.operation(), error.native_code(), error.native_name()};
+} catch (const std::bad_alloc&) {
+  throw OverlapShortage{};
+}
+
+void DeviceRun::allocate_on_device() {
+  buffers_.reserve(plan_.buffers);
+  for (std::size_t n = 0; n < plan_.buffers; ++n) {
+    const StreamRef stream = steps_of(n).in;
+    ChunkBuffers& chunk = buffers_.emplace_back();
+    for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+      chunk.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes), stream);
+    if (plan_.has_output()) chunk.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
+    if (plan_.output.filtered) chunk.count.emplace(1, stream);
+  }
+}
+
+void DeviceRun::allocate_on_host() {
+  for (OverlapPlace& place : places_) {
+    for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+      place.in.emplace_back(
+          plan_.inputs[i].kind == OverlapEnd::Kind::function ? bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes) : 0);
+    if (plan_.has_sink()) place.out = PinnedBuffer<std::byte>{bytes_for(plan_.output_elements(), plan_.output.element_bytes)};
+    if (plan_.output.filtered) place.count = PinnedBuffer<std::size_t>{1};
+  }
+}
+
+DeviceRun::~DeviceRun() { release(); }
+
+void DeviceRun::release() noexcept {
+  bool all_well = true;
+  if (!finished_)
+    for (const Stream& stream : streams_) all_well = wait_until_idle(stream) && all_well;
+  if (!all_well) free_after_all_streams();
+  buffers_.clear();
+  if (all_well)
+    for (Stream& stream : streams_) keep_overlap_stream(std::move(stream));
+}
+
+/// Names all streams as users of all buffers. A stream that could not be waited for may still use memory that would otherwise be freed in
+/// the order of another stream.
+void DeviceRun::free_after_all_streams() noexcept try {
+  for (ChunkBuffers& chunk : buffers_)
+    for (const Stream& user : streams_) {
+      for (auto& in : chunk.in) in.record_stream(user);
+      if (chunk.out) chunk.out->record_stream(user);
+      if (chunk.count) chunk.count->record_stream(user);
+    }
+} catch (...) {
+  static_cast<void>(new (std::nothrow) std::vector<ChunkBuffers>{std::move(buffers_)});  // the memory stays allocated
+}
+
+void DeviceRun::finish() {
+  for (const Stream& stream : streams_) stream.synchronize();
+  finished_ = true;
+}
+
+/// Records an event and finds its time on the host's clock, so that device times and host times have one zero. The event lies between two
+/// readings of the clock. On a busy machine these may be far apart, so the closest pair of up to 20 attempts counts.
+void DeviceRun::match_clocks(OverlapClock::time_point start) {
+  auto closest = OverlapClock::duration::max();
+  for (int i = 0; i < 20 && closest > 30us; ++i) {
+    TimedEvent now;
+    const auto before = OverlapClock::now();
+    now.record(streams_[0]);
+    now.synchronize();
+    const auto apart = OverlapClock::now() - before;
+    if (apart >= closest) continue;
+    closest = apart;
+    zero_at_ = before + apart / 2 - start;
+    zero_ = std::move(now);
+  }
+}
+
+DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {
+  if (by_step_) return {streams_[0], streams_[1], streams_[2]};
+  const StreamRef stream = streams_[n % streams_.size()];
+  return {stream, stream, stream};
+}
+
+void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
+  const OverlapChunk& chunk = *here.chunk;
+  for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+    const OverlapEnd& end = plan_.inputs[i];
+    const std::size_t item = end.width * end.element_bytes;
+    const bool source = end.kind == OverlapEnd::Kind::function;
+    const void* const from = source ? here.in[i].data() : bytes_at(end.data, (chunk.first - chunk.before) * item);
+    copy_known(stream, buffers.in[i].data(), MemoryKind::device, from, source ? MemoryKind::pinned : end.memory,
+               (chunk.before + chunk.count + chunk.after) * item, policy_);
+  }
+}
+
+void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream, const OverlapFunction& function) const {
+  const OverlapChunk& chunk = *here.chunk;
+  std::vector<void*> in;
+  std::vector<std::size_t> elements;
+  for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+    in.push_back(buffers.in[i].data());
+    elements.push_back((chunk.before + chunk.count + chunk.after) * plan_.inputs[i].width);
+  }
+  OverlapArguments arguments{in.data(), elements.data(), nullptr, 0, nullptr};
+  if (buffers.out) {
+    arguments.out = buffers.out->data();
+    arguments.out_elements = plan_.output_elements(chunk.count);
+  }
+  if (buffers.count) {
+    arguments.count = buffers.count->data();
+    fill_bytes(stream, arguments.count, 0, sizeof(std::size_t));
+  }
+  const StreamGuard with{stream};
+  function.run(function.function, stream, arguments, chunk);
+}
+
+void DeviceRun::copy_out(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
+  if (!buffers.out || here.out_elements == 0) return;
+  const OverlapEnd& end = plan_.output;
+  void* const to = plan_.has_sink() ? here.out.data() : bytes_at(end.data, here.out_first * end.element_bytes);
+  copy_known(stream, to, plan_.has_sink() ? MemoryKind::pinned : end.memory, buffers.out->data(), MemoryKind::device,
+             here.out_elements * end.element_bytes, policy_);
+}
+
+/// The place of the chunk that used the same buffers before and may still be in flight; null if there is none. Chunks are enqueued ahead of
+/// the buffers where there are more places than buffers.
+const OverlapPlace* DeviceRun::previous_user(std::size_t n) const noexcept {
+  if (n < buffers_.size() || places_.size() <= buffers_.size()) return nullptr;
+  return &places_[(n - buffers_.size()) % places_.size()];
+}
+
+void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
+  using Marks = OverlapPlace::Marks;
+  OverlapPlace& here = place(n);
+  ChunkBuffers& buffers = buffers_of(n);
+  const Steps step = steps_of(n);
+  const ChunkLabel label{here.chunk->index};
+  const OverlapPlace* const before = previous_user(n);
+
+  if (before != nullptr && by_step_) step.in.wait_event(before->computed);
+  if (before != nullptr && !by_step_ && steps_of(n - buffers_.size()).in != step.in) step.in.wait_event(before->returned);
+  record_mark(here.marks, &Marks::arriving, step.in);
+  copy_in(here, buffers, step.in);
+  record_mark(here.marks, &Marks::arrived, step.in);
+
+  if (by_step_) {
+    step.in.record_event(here.arrived);
+    step.compute.wait_event(here.arrived);
+    if (before != nullptr && buffers.out) step.compute.wait_event(before->returned);
+  }
+  record_mark(here.marks, &Marks::computing, step.compute);
+  compute(here, buffers, step.compute, function);
+  record_mark(here.marks, &Marks::computed, step.compute);
+
+  if (by_step_) {
+    step.compute.record_event(here.computed);
+    step.out.wait_event(here.computed);
+  }
+  if (buffers.count) {
+    copy(step.out, here.count, std::as_const(*buffers.count));
+    step.out.record_event(here.counted);
+    return;
+  }
+  submit_copy_out(n);
+}
+
+void DeviceRun::submit_copy_out(std::size_t n) {
+  using Marks = OverlapPlace::Marks;
+  OverlapPlace& here = place(n);
+  const StreamRef stream = steps_of(n).out;
+  record_mark(here.marks, &Marks::leaving, stream);
+  copy_out(here, buffers_of(n), stream);
+  record_mark(here.marks, &Marks::left, stream);
+  stream.record_event(here.returned);
+}
+
+void DeviceRun::submit_filtered(std::size_t n) {
+  OverlapPlace& here = place(n);
+  here.counted.synchronize();
+  deliver_failures(n);
+  const std::size_t room = plan_.output_elements(here.chunk->count);
+  here.out_elements = here.count[0];
+  if (here.out_elements > room) {
+    char reason[160];
+    std::snprintf(reason, sizeof reason, "the function says that it wrote %zu elements, where there is room for %zu", here.out_elements,
+                  room);
+    throw_error(errc::invalid_argument, overlap_operation, reason);
+  }
+  if (!plan_.has_sink() && here.out_elements > plan_.output.size - here.out_first)
+    throw_error(errc::invalid_argument, overlap_operation, "the output is too small for what the filter lets through");
+  const ChunkLabel label{here.chunk->index};
+  submit_copy_out(n);
+}
+
+void DeviceRun::wait(std::size_t n) {
+  OverlapPlace& here = place(n);
+  here.returned.synchronize();
+  deliver_failures(n);
+}
+
+void DeviceRun::deliver_failures(std::size_t n) {
+  const Steps step = steps_of(n);
+  for (const StreamRef stream : {step.in, step.compute, step.out}) deliver_failure_of(live_slot(stream), place(n).chunk->index + 1);
+}
+
+void DeviceRun::read_times(OverlapPlace& here) const {
+  if (here.marks == nullptr) return;
+  const auto at = [&](const TimedEvent& event) { return event - zero_ + zero_at_; };
+  const OverlapPlace::Marks& m = *here.marks;
+  here.times.copy_in = {at(m.arriving), at(m.arrived)};
+  here.times.compute = {at(m.computing), at(m.computed)};
+  if (plan_.has_output()) here.times.copy_out = {at(m.leaving), at(m.left)};
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

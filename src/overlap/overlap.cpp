@@ -105,7 +105,7 @@ class OverlapRun {
       for (; wait_for_place(chunk); ++chunk) {
         step = "reading";
         if (!begin(chunk)) break;
-        step = "sending it on its way";
+        step = "enqueueing";
         run_of(chunk).submit(index_in_run(chunk), function_);
         publish();
       }

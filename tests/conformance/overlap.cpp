@@ -605,7 +605,7 @@ TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
   try {
     failing(used_up);
   } catch (const std::bad_alloc& error) {
-    EXPECT_NE(std::string{error.what()}.find("chunk 0, sending it on its way: "), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("chunk 0, enqueueing: "), std::string::npos) << error.what();
     EXPECT_THROW(std::rethrow_if_nested(error), std::bad_alloc) << "the cause";
     const auto* const ours = dynamic_cast<const OverlapError*>(&error);
     ASSERT_NE(ours, nullptr);

@@ -22,10 +22,12 @@
 #include <thread>
 #include <vector>
 
+#include "../conformance/support.hpp"
 #include "../standin/inspect.hpp"
 
 namespace {
 using namespace runnel;
+using conformance::code_of;
 
 /// Looked up by name, because a stand-in has the vendor's symbol versions only for functions that the library itself imports.
 #define TEXT_OF(name) #name
@@ -34,16 +36,6 @@ using namespace runnel;
 
 using Mode = API(StreamCaptureMode);
 constexpr Mode strict_modes[] = {API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)};
-
-template <class F>
-std::error_code code_of(F&& f) {
-  try {
-    static_cast<void>(f());
-    return {};
-  } catch (const Error& error) {
-    return error.code();
-  }
-}
 
 class Capture : public testing::Test {
  protected:

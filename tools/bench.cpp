@@ -77,7 +77,7 @@ void print_table(const Results& r) {
   std::printf("runnel %s, %s backend, %s\n", RUNNEL_VERSION, RUNNEL_BACKEND, r.device.c_str());
   std::printf("host processors: %u, staging workers: %d\n", std::thread::hardware_concurrency(), runnel::Staging::options().workers);
 
-  std::printf("\ncopies of %s      pinned memory                 ordinary memory\n", to_text(r.link_bytes).c_str());
+  std::printf("\ncopies of %s      pinned memory                 pageable memory\n", to_text(r.link_bytes).c_str());
   std::printf("%-22s %10s %16s %13s %16s\n", "", "GB/s", "caller held, us", "GB/s", "caller held, us");
   for (const char* direction : {"in", "out", "both"}) {
     std::printf("  %-20s", std::string_view{direction} == "both" ? "both ways, together" : direction);
@@ -102,7 +102,7 @@ void print_table(const Results& r) {
                   rate.speedup, rate.strategy == "automatic" ? ("  (" + rate.chosen + ")").c_str() : "");
   }
   if (r.range)
-    std::printf("\n%s in ordinary memory, in place, through %s of device memory: %.2f s, %.2f GB/s, every byte right\n",
+    std::printf("\n%s in pageable memory, in place, through %s of device memory: %.2f s, %.2f GB/s, every byte right\n",
                 to_text(r.range->bytes).c_str(), to_text(r.range->device_bytes).c_str(), r.range->seconds, r.range->gigabytes_per_s);
 }
 

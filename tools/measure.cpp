@@ -224,7 +224,7 @@ std::vector<LinkRate> measure_links(Device device, std::size_t bytes, const Anno
     });
   };
   measure("pinned", {pinned_from.data(), bytes}, {pinned_to.data(), bytes});
-  measure("ordinary", from.span(), to.span());
+  measure("pageable", from.span(), to.span());
   return rates;
 }
 
@@ -278,7 +278,7 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
       if (rate.memory == memory) rate.speedup = rate.gigabytes_per_s / slowest;
   };
   measure("pinned", pinned_in, pinned_out);
-  measure("ordinary", from.span(), to.span());
+  measure("pageable", from.span(), to.span());
   return result;
 }
 

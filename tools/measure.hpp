@@ -14,7 +14,7 @@ namespace tool {
 
 struct LinkRate {
   std::string direction;   ///< "in", "out", "both"
-  std::string memory;      ///< "pinned", "ordinary"
+  std::string memory;      ///< "pinned", "pageable"
   double gigabytes_per_s;  ///< for "both": of both directions together
   double held_us;          ///< how long the call took to return
 };

@@ -16,7 +16,7 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// What a copy does about ordinary (pageable) host memory, which copy engines cannot reach.
+/// What a copy does about pageable host memory, which copy engines cannot reach.
 enum class Pageable {
   stage,   ///< carry it through pinned memory; the caller is not held
   block,   ///< the driver's own way, which holds the caller: at the return the source may be reused, and the destination has its bytes
@@ -28,7 +28,7 @@ enum class CopyResult {
   nothing,  ///< there was nothing to do
   direct,   ///< enqueued as it is; the copy engine reads and writes the memory itself
   staged,   ///< enqueued through pinned memory
-  inlined,  ///< small, and done at the call, in some microseconds: ordinary memory may be reused, or read, at once
+  inlined,  ///< small, and done at the call, in some microseconds: pageable memory may be reused, or read, at once
   blocked,  ///< the caller was held, see `Pageable::block`
 };
 

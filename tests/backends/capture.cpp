@@ -185,19 +185,33 @@ TEST_F(Capture, PinnedCopiesAreCapturedAndLargePageableCopiesAreRefused) {
   EXPECT_EQ(ordinary[size - 1], 9);
 }
 
-// Asking whether the stream is captured would make these calls too slow. So the runtime refuses them, which ends the capture, and the
-// library reports errc::capture.
-TEST_F(Capture, QueriesAndSmallPageableCopiesAreRefusedAndEndTheCapture) {
-  DeviceBuffer<int> there{10, stream()};
-  const std::vector<int> ordinary(10);
-  stream().synchronize();
-  for (const bool asks : {true, false}) {
+// Asking whether the stream is captured would make a query too slow. So the runtime refuses it, which ends the capture, and the library
+// reports errc::capture.
+TEST_F(Capture, QueriesAreRefusedAndEndTheCapture) {
+  begin();
+  EXPECT_EQ(code_of([&] { return stream().query(); }), errc::capture);
+  expect_broken();
+}
+
+TEST_F(Capture, SmallPageableCopiesAreRefusedAndKeepTheCapture) {
+  for (const std::size_t size : {std::size_t{10}, std::size_t{100'000}}) {
+    DeviceBuffer<unsigned char> there{size, stream()};
+    PinnedBuffer<unsigned char> pinned{size};
+    std::vector<unsigned char> source(size, 5);
+    fill(stream(), there, 9);
+    stream().synchronize();
     begin();
-    EXPECT_EQ(code_of([&] { return asks ? stream().query() : copy(stream(), there, ordinary) == CopyResult::nothing; }), errc::capture);
-    expect_broken();
+    EXPECT_EQ(code_of([&] { return copy(stream(), there, source); }), errc::capture);
+    EXPECT_EQ(code_of([&] { return copy(stream(), source, there); }), errc::capture);
+    EXPECT_EQ(code_of([&] { fill(stream(), source, 1); }), errc::capture);
+    EXPECT_EQ(copy(stream(), pinned, there), CopyResult::direct);
+    end();
+    EXPECT_EQ(source[size - 1], 5);
+    copy(stream(), there, source);
+    copy(stream(), pinned, there);
+    stream().synchronize();
+    EXPECT_EQ(pinned[size - 1], 5);
   }
-  copy(stream(), there, ordinary);
-  stream().synchronize();
 }
 
 // The cases after this one show that the library avoids this refusal. Without the refusal they would show nothing.

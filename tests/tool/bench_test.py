@@ -14,14 +14,14 @@ SMALL = ('--size', '2M', '--chunk', '256K')
 done = tool.run('bench', *SMALL)
 text = done.stdout.decode()
 tool.expect(done.returncode == 0, 'bench works ' + done.stderr.decode())
-for word in ('pinned memory', 'ordinary memory', 'caller held', 'both ways', 'wait_stream', 'ns of the calling thread'):
+for word in ('pinned memory', 'pageable memory', 'caller held', 'both ways', 'wait_stream', 'ns of the calling thread'):
     tool.expect(word in text, f'the table has {word!r}')
 
 done = tool.run('bench', *SMALL, '--range', '3M', '--in-flight', '3', '--json')
 measured = json.loads(done.stdout)
 tool.expect(done.returncode == 0 and done.stdout.count(b'\n') == 1, 'JSON is one line')
 tool.expect({(copy['direction'], copy['memory']) for copy in measured['copies']} ==
-            {(direction, memory) for direction in ('in', 'out', 'both') for memory in ('pinned', 'ordinary')}, 'JSON has every kind of copy')
+            {(direction, memory) for direction in ('in', 'out', 'both') for memory in ('pinned', 'pageable')}, 'JSON has every kind of copy')
 tool.expect(all(copy['gigabytes_per_s'] > 0 and copy['held_us'] > 0 for copy in measured['copies']), 'copies have rates')
 tool.expect(len(measured['operations']) == 10 and all(operation['ns'] > 0 for operation in measured['operations']), 'operations have costs')
 if 'overlap is not measured' not in done.stderr.decode():
@@ -29,7 +29,7 @@ if 'overlap is not measured' not in done.stderr.decode():
     tool.expect(overlap['bytes'] == 2 << 20 and overlap['chunk'] == 256 << 10 and overlap['in_flight'] == 3 and
                 overlap['limit_gigabytes_per_s'] > 0, 'JSON has the sizes of the overlap measurement')
     tool.expect([(rate['memory'], rate['strategy']) for rate in overlap['rates']] ==
-                [(memory, strategy) for memory in ('pinned', 'ordinary')
+                [(memory, strategy) for memory in ('pinned', 'pageable')
                  for strategy in ('one after the other', 'stream per chunk', 'copy, compute, copy', 'automatic')], 'JSON has every strategy')
     tool.expect(all(rate['gigabytes_per_s'] > 0 and rate['of_limit'] > 0 and rate['speedup'] > 0 and rate['chosen'] != 'automatic'
                     for rate in overlap['rates']), 'strategies have rates')
@@ -38,7 +38,7 @@ if 'overlap is not measured' not in done.stderr.decode():
 
     with tool.scratch() as directory:
         tool.run('bench', *SMALL, '--timelines', directory)
-        wanted = {f'{memory}-{strategy}.svg' for memory in ('pinned', 'ordinary')
+        wanted = {f'{memory}-{strategy}.svg' for memory in ('pinned', 'pageable')
                   for strategy in ('one-after-the-other', 'stream-per-chunk', 'copy-compute-copy')}
         tool.expect(set(os.listdir(directory)) == wanted, '--timelines draws a picture of each strategy')
         for name in wanted:

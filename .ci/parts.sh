@@ -1,75 +1,129 @@
 # SPDX-License-Identifier: Apache-2.0
 # The parts of CI, each a function part_NAME that is run by `bash -eu` in the repository's root; one that cannot do its work ends with
-# 77, which counts as failed. To add a part, write the function and put its name into the list, in the order in which they should run.
-parts=(
+# 77, which counts as failed. To add a part, write the function and put its name into a list, in the order in which the parts should run.
+# docs/testing.md says what each is there to catch, and what it costs.
+submission=(
   scripts_test
-  gcc_werror
-  clang_werror
-  asan_ubsan
+  clang_sanitizers
   tsan
   tsan_standin
-  lint
-  header_alone
-  format
-  consumers
-  cuda_no_driver
-  cuda_standin
-  hip_standin
+  cuda
+  hip
   sweep
+  kokkos
+)
+# What is long and rarely finds anything. It does not repeat the parts of a submission.
+release=(
+  tarball
+  newcomer
   cuda_12
   hip_versions
   newer_suite
-  kokkos
+  gcc_sanitizers
+  clang_plain
+  tsan_long
+  standin_long
+  sweep_long
+  consumers_lto
 )
-# Not in the list, for their time: .ci/run release newcomer
+# By name only, where build/ is there: lint
 
 . scripts/setup.sh
+. .ci/release.sh
 . .ci/versions.sh
 . .ci/newcomer.sh
 
-# build_and_test FOLDER TEST-ARGUMENTS -- SETUP-OPTIONS: on the host backend, which every machine has.
-build_and_test() {
-  local folder=build-ci/$1
+# configure FOLDER OPTIONS...: a build folder under build-ci with these options. Parts share one by its name. A folder that is there with
+# other options is made anew, so that none of an earlier run stays.
+configure() {
+  local folder=build-ci/$1 wanted
   shift
-  local tests=()
-  while [ "$1" != -- ]; do
-    tests+=("$1")
-    shift
-  done
+  wanted="${CXX:-} ${CUDA_PATH:-} $*"
+  if [ ! -f "$folder/build.ninja" ] || [ "$(cat "$folder/options.txt" 2>/dev/null)" != "$wanted" ]; then
+    rm -rf "$folder"
+    meson setup "$folder" "$@"
+    echo "$wanted" >"$folder/options.txt"
+  fi
+}
+
+# run_tests FOLDER ARGUMENTS...: `meson test` on what is built. That nothing ran is a failure.
+run_tests() {
+  local folder=$1
   shift
-  # From nothing, so that no option of an earlier run stays.
-  rm -rf "$folder"
-  meson setup "$folder" -Dgpu_backend=host "$@"
-  ninja -C "$folder"
-  "${under[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs "${tests[@]}"
+  # Twice as many at a time as there are processors: the tests wait about as long as they compute.
+  "${under[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $((2 * $(nproc))) "$@"
+  python3 - "$folder" <<'PYTHON'
+import json, sys
+results = [json.loads(line)['result'] for line in open(sys.argv[1] + '/meson-logs/testlog.json')]
+sys.exit(0 if 'OK' in results else 77)
+PYTHON
 }
 under=()
+
+# nothing_skipped FOLDER: of the last tests there. What a test needs was installed, so one that skips is one that did not run.
+nothing_skipped() {
+  python3 - "$1" <<'PYTHON'
+import json, sys
+skipped = [test['name'] for test in map(json.loads, open(sys.argv[1] + '/meson-logs/testlog.json')) if test['result'] == 'SKIP']
+print('\n'.join('skipped: ' + name for name in skipped))
+sys.exit(77 if skipped else 0)
+PYTHON
+}
 
 need_clang() {
   need clang command -v clang++
   install_missing
 }
 
-part_scripts_test() { ./scripts/test; }
+need_linters() {
+  need clang-format-14 command -v clang-format-14
+  need doxygen command -v doxygen
+}
 
-part_gcc_werror() {
-  # Whose completions are tested.
+# The README's two commands. The first builds and tests everything on the host backend: here by g++ with warnings as errors, optimised as a
+# release is, and with both kinds of library, so that other people's builds are tried with either.
+part_scripts_test() {
+  need_build_tools
+  need_linters
+  # Whose completions are tested, and with what other people build.
   need fish command -v fish
   need zsh command -v zsh
-  install_missing
-  CXX=g++ build_and_test gcc_werror --suite conformance --suite tool --suite examples -- -Dwerror=true -Dbuildtype=release
-}
-
-part_clang_werror() {
+  need cmake command -v cmake
+  need make command -v make
   need_clang
-  CXX=clang++ build_and_test clang_werror --suite conformance --suite tool --suite examples -- -Dwerror=true
+  CXX=g++ set_up_build build -Dwerror=true -Dbuildtype=release -Ddefault_library=both
+  MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test
+  nothing_skipped build
+  ./scripts/demo
 }
 
-# A test may take ten times as long as without instruments.
-part_asan_ubsan() {
-  # Some cases ask for more memory than there is.
-  ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 CXX=g++ build_and_test asan_ubsan --no-suite lint -t 10 -- \
-    -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Dbenchmarks=disabled
+# The repository's rules alone, in the build of scripts_test, which has them, too.
+part_lint() {
+  need_linters
+  install_missing
+  ninja -C build
+  run_tests build --suite lint
+  nothing_skipped build
+}
+
+# clang's warnings as errors, ASan and UBSan in one build. clang is the quicker of the two compilers with these; g++'s are gcc_sanitizers.
+part_clang_sanitizers() {
+  need_build_tools
+  need_clang
+  need libclang-rt-14-dev test -f "$(clang++ -print-file-name="libclang_rt.asan-$(uname -m).so")"
+  install_missing
+  local runtime
+  runtime=$(clang++ -print-file-name="libclang_rt.asan-$(uname -m).so")
+  # The shared runtime: the suite has a pthread_create of its own, which finds the sanitizer's only in a library behind it.
+  CXX=clang++ configure clang_sanitizers -Dgpu_backend=host -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false \
+    -Dcpp_link_args="['-shared-libsan', '-Wl,-rpath,$(dirname "$runtime")']" \
+    -Doptimization=1 -Ddebug=false -Dcpp_args=-gline-tables-only -Dbenchmarks=disabled
+  # The rule of the lints uses g++.
+  python3 tests/lint/header_alone.py build-ci/clang_sanitizers/include -- clang++
+  ninja -C build-ci/clang_sanitizers
+  # Some cases ask for more memory than there is. A test may take ten times as long as without instruments.
+  ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    run_tests build-ci/clang_sanitizers --no-suite lint -t 10
 }
 
 # Kernels that spread addresses widely are more than this sanitizer of g++ 12 and clang 14 can map.
@@ -77,43 +131,26 @@ under_tsan() {
   setarch "$(uname -m)" -R true 2>/dev/null && under=(setarch "$(uname -m)" -R)
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1
 }
+# Warnings are no errors here: those of g++ 12 are wrong where it puts in a sanitizer's calls.
+tsan_options=(-Db_sanitize=thread -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dtools=disabled -Dexamples=disabled
+  -Dbenchmarks=disabled)
 
 part_tsan() {
+  need_build_tools
+  install_missing
   under_tsan
-  CXX=g++ build_and_test tsan --suite conformance --suite tool -t 10 -- \
-    -Db_sanitize=thread -Dbuildtype=debugoptimized -Dbenchmarks=disabled -Dexamples=disabled
+  CXX=g++ configure tsan -Dgpu_backend=host "${tsan_options[@]}"
+  ninja -C build-ci/tsan tests/conformance/conformance tests/conformance/exit_cases
+  run_tests build-ci/tsan --suite conformance -t 10
 }
 
 # What only a device's backend runs: staging, its workers and rings, copies by the calling thread, device memory. The stand-in is watched, too.
 part_tsan_standin() {
   find_cuda
   under_tsan
-  build_gpu cuda_tsan -t 10 'conformance, scheduler random, seed 1' 'staging, 2 channel(s) of 1024' -- \
-    -Dgpu_backend=cuda -Db_sanitize=thread -Dbuildtype=debugoptimized -Dtools=disabled
-}
-
-# In the build of scripts_test. Here nothing that a rule needs may be missing, so a rule that skips is a rule that did not run.
-part_lint() {
-  need clang-format-14 command -v clang-format-14
-  need doxygen command -v doxygen
-  install_missing
-  ninja -C build
-  meson test -C build --no-rebuild --print-errorlogs --suite lint | tee build/lint.txt
-  [ "${PIPESTATUS[0]}" -eq 0 ] || return 1
-  ! grep -E '^ *[0-9]+/[0-9]+ .* SKIP' build/lint.txt || return 77
-}
-
-# The lint rule uses g++; this is the other compiler.
-part_header_alone() {
-  need_clang
-  python3 tests/lint/header_alone.py build/include -- g++
-  python3 tests/lint/header_alone.py build/include -- clang++
-}
-
-part_format() {
-  need clang-format-14 command -v clang-format-14
-  install_missing
-  python3 tests/lint/format.py
+  CXX=g++ configure cuda_tsan -Dgpu_backend=cuda "${tsan_options[@]}"
+  ninja -C build-ci/cuda_tsan
+  run_tests build-ci/cuda_tsan -t 10 'conformance, scheduler random, seed 1' 'staging, 2 channel(s) of 1024'
 }
 
 # find_cuda: a CUDA runtime of the machine, or the newest one's wheel, unpacked; sets CUDA_PATH.
@@ -139,89 +176,59 @@ find_cuda() {
   export CUDA_PATH
 }
 
-need_hip() {
+# What the stand-ins are put beneath. -O1: the warnings that come with optimisation, at half the time of -O2 with debug information.
+gpu_options=(-Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled)
+
+build_cuda() {
+  find_cuda
+  CXX=g++ configure cuda -Dgpu_backend=cuda "${gpu_options[@]}"
+  ninja -C build-ci/cuda
+}
+
+build_hip() {
   need_build_tools
   need libamdhip64-dev test -e /usr/include/hip/hip_version.h
   install_missing
-}
-
-# build_gpu FOLDER TEST-ARGUMENTS -- SETUP-OPTIONS: like build_and_test, for a vendor's backend. That nothing ran is a failure.
-build_gpu() {
-  local folder=build-ci/$1
-  shift
-  local tests=()
-  while [ "$1" != -- ]; do
-    tests+=("$1")
-    shift
-  done
-  shift
-  [ -f "$folder/build.ninja" ] || CXX=g++ meson setup "$folder" -Dwerror=true -Dexamples=disabled -Dbenchmarks=disabled "$@"
-  ninja -C "$folder"
-  [ ${#tests[@]} -eq 0 ] && return
-  "${under[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs "${tests[@]}" | tee "$folder/tests.txt"
-  [ "${PIPESTATUS[0]}" -eq 0 ] || return 1
-  grep -Eq '^Ok: +[1-9]' "$folder/tests.txt" || return 77
+  CXX=g++ configure hip -Dgpu_backend=hip "${gpu_options[@]}"
+  ninja -C build-ci/hip
 }
 
 # says_why_none RUNNEL: `runnel info` works, and says in one line why there is no device.
 says_why_none() { "$1" info | grep 'none: '; }
 
-# Other people's builds, of a library that was optimised at link time; scripts_test has them of one as it is.
-part_consumers() {
-  need cmake command -v cmake
-  need make command -v make
-  need_clang
-  CXX=g++ build_and_test consumers --suite consumers --suite examples -- -Ddefault_library=static -Db_lto=true -Dbuildtype=release \
-    -Dbenchmarks=disabled
-}
-
-# All of a release but the tag: the tarball, built, tested, used and installed without git.
-part_release() {
-  need cmake command -v cmake
-  need make command -v make
-  need_clang
-  CXX=g++ scripts/release --rehearse
-}
-
-# The real runtime, warnings as errors, no device.
-part_cuda_no_driver() {
-  find_cuda
-  build_gpu cuda -- -Dgpu_backend=cuda -Dtools=enabled
-  expect_no_device "$PWD/build-ci/cuda/tests/conformance/conformance" "$PWD/build-ci/cuda/no-device.json"
+# A few telling orders of execution on the stand-in; then the real runtime, without a driver.
+part_cuda() {
+  build_cuda
+  run_tests build-ci/cuda --suite standin-short
+  local conformance=$PWD/build-ci/cuda/tests/conformance/conformance
+  expect_no_device "$conformance" "$PWD/build-ci/cuda/no-device.json"
   says_why_none build-ci/cuda/tools/runnel
   # A driver of CUDA 11, as far as the runtime asks it.
   mkdir -p build-ci/old-driver
   printf 'extern "C" int cuInit(unsigned) { return 0; }\nextern "C" int cuDriverGetVersion(int* version) { return *version = 11040, 0; }\n' |
     g++ -x c++ -shared -fPIC -o build-ci/old-driver/libcuda.so.1 -
-  LD_LIBRARY_PATH=$PWD/build-ci/old-driver expect_no_device "$PWD/build-ci/cuda/tests/conformance/conformance" "$PWD/build-ci/cuda/old-driver.json" |
-    grep 'install a newer driver'
+  LD_LIBRARY_PATH=$PWD/build-ci/old-driver expect_no_device "$conformance" "$PWD/build-ci/cuda/old-driver.json" | grep 'install a newer driver'
 }
 
-# Each order of execution, one and two devices, with and without what devices may lack.
-part_cuda_standin() {
-  find_cuda
-  build_gpu cuda --suite standin -- -Dgpu_backend=cuda -Dtools=enabled
-}
-
-part_hip_standin() {
-  need_hip
-  build_gpu hip --suite standin -- -Dgpu_backend=hip -Dtools=enabled
+part_hip() {
+  build_hip
+  run_tests build-ci/hip --suite standin-short
   expect_no_device "$PWD/build-ci/hip/tests/conformance/conformance" "$PWD/build-ci/hip/no-device.json"
   says_why_none build-ci/hip/tools/runnel
 }
 
-# A sample of the fault sweep: each call of each scenario at least once, for both vendors.
+# sweep VENDOR ARGUMENTS...: the fault sweep on the stand-in of that build.
+sweep() {
+  local standins=(build-ci/"$1"/tests/standin/lib*.so.*[0-9])
+  python3 tests/sweep/sweep.py --scenarios "build-ci/$1/tests/sweep/sweep_scenarios" --standin "${standins[0]}" "${@:2}"
+}
+
+# A sample of the fault sweep: each call of each scenario once, for both vendors.
 part_sweep() {
-  find_cuda
-  build_gpu cuda -- -Dgpu_backend=cuda -Dtools=enabled
-  need_hip
-  build_gpu hip -- -Dgpu_backend=hip -Dtools=enabled
-  local standins
-  standins=(build-ci/cuda/tests/standin/libcudart.so.*[0-9])
-  python3 tests/sweep/sweep.py --scenarios build-ci/cuda/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 100
-  python3 tests/sweep/sweep.py --scenarios build-ci/cuda/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 40 --scheduler lazy --seed 2
-  standins=(build-ci/hip/tests/standin/libamdhip64.so.*[0-9])
-  python3 tests/sweep/sweep.py --scenarios build-ci/hip/tests/sweep/sweep_scenarios --standin "${standins[0]}" --bounded 100
+  build_cuda
+  sweep cuda --bounded 30
+  build_hip
+  sweep hip --bounded 30
 }
 
 # The interop on a real Kokkos: the newest suite's, 5 with OpenMP; and one built with Serial, OpenMP and Threads where KOKKOS_SOURCE names
@@ -263,6 +270,8 @@ kokkos_from_source() {
   cmake -G Ninja -S "$KOKKOS_SOURCE" -B "$at/kokkos" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$at/prefix" \
     -DCMAKE_CXX_STANDARD=20 -DKokkos_ENABLE_SERIAL=ON "-DKokkos_ENABLE_$1=ON"
   ninja -C "$at/kokkos" install
-  CXX=g++ build_and_test "kokkos-$1/runnel" --suite kokkos -- -Dkokkos=enabled "-Dcmake_prefix_path=$at/prefix" -Dwerror=true \
+  CXX=g++ configure "kokkos-$1/runnel" -Dgpu_backend=host -Dkokkos=enabled "-Dcmake_prefix_path=$at/prefix" -Dwerror=true \
     -Dtools=disabled -Dbenchmarks=disabled
+  ninja -C "$at/runnel"
+  run_tests "$at/runnel" --suite kokkos
 }

@@ -2,7 +2,7 @@
 # Sourced by parts.sh: the vendors' versions that the machine itself does not have.
 
 version_options=(-Dwerror=true -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled)
-# Of the suite's orders of execution two; cuda_standin and hip_standin have all of them.
+# Of the suite's orders of execution two; standin_long has all of them.
 version_tests=(imports 'conformance, scheduler eager, devices 2' 'conformance, scheduler lazy')
 
 # expect_no_device CONFORMANCE REPORT: beneath it is the vendor's own runtime, and no device. Every case is then a skip that says so, but

@@ -3,6 +3,7 @@
 and make, and use the compilers of this machine. Prints TAP.
 
 usage: run.py meson source-root build-root [word in the names of the consumers to run]"""
+import concurrent.futures
 import ctypes.util
 import json
 import os
@@ -372,25 +373,31 @@ CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, ve
              without_rtti, hidden_symbols, link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc]
 
 
+def attempt(consumer, number, installed, folder):
+    """Whether it worked, and what TAP says of it."""
+    scratch = folder / consumer.__name__
+    scratch.mkdir()
+    name = consumer.__name__.replace('_', ' ')
+    try:
+        note = consumer(installed, scratch)
+        return True, f'ok {number} - {name}' + (f': {note}' if note else '')
+    except Skip as reason:
+        return True, f'ok {number} - {name} # SKIP {reason}'
+    except Exception:  # any failure: continue with the other consumers
+        return False, f'not ok {number} - {name}\n' + '\n'.join(f'# {line}' for line in traceback.format_exc().splitlines())
+
+
 def main():
     wanted = [consumer for consumer in CONSUMERS if WANTED in consumer.__name__]
     print(f'1..{len(wanted)}', flush=True)
     failures = 0
-    with tempfile.TemporaryDirectory(prefix='runnel-consumers-') as folder:
+    with tempfile.TemporaryDirectory(prefix='runnel-consumers-') as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         installed = Installed(pathlib.Path(folder))
-        for number, consumer in enumerate(wanted, 1):
-            scratch = pathlib.Path(folder) / consumer.__name__
-            scratch.mkdir()
-            name = consumer.__name__.replace('_', ' ')
-            try:
-                note = consumer(installed, scratch)
-                print(f'ok {number} - {name}' + (f': {note}' if note else ''), flush=True)
-            except Skip as reason:
-                print(f'ok {number} - {name} # SKIP {reason}', flush=True)
-            except Exception:  # any failure: continue with the other consumers
-                failures += 1
-                print(f'not ok {number} - {name}', flush=True)
-                print(''.join(f'# {line}\n' for line in traceback.format_exc().splitlines()), flush=True)
+        attempts = [pool.submit(attempt, consumer, number, installed, pathlib.Path(folder)) for number, consumer in enumerate(wanted, 1)]
+        for each in attempts:
+            worked, said = each.result()
+            print(said, flush=True)
+            failures += not worked
     sys.exit(1 if failures else 0)
 
 

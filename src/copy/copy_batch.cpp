@@ -2,11 +2,7 @@
 #include <runnel/copy_batch.hpp>
 
 #include "base/check.hpp"
-#include "base/process.hpp"
 #include "copy/run.hpp"
-#include "device/scoped_device.hpp"
-#include "stream/idle.hpp"
-#include "stream/stream_device.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -25,16 +21,16 @@ struct PlannedCopy {
 using Plan = std::vector<PlannedCopy>;
 
 /// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid or refused
-[[nodiscard]] Plan plan_batch(StreamFacts& stream, std::span<const CopyOperation> operations, Pageable policy) {
+[[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations, Pageable policy) {
   Plan plan;
   plan.reserve(operations.size());
-  stream.is_idle = false;  // as it will be once the first operations are enqueued; also, nothing is asked
+  call.is_idle = false;  // it will not be once the first operations are enqueued, so the runtime is not asked
   for (const CopyOperation& copy : operations) {
     const Transfer row{
         static_cast<unsigned char*>(copy.to), copy.bytes, static_cast<const unsigned char*>(copy.from), copy.bytes, copy.bytes, 1};
     const CopyRequest request{row, copy.to_kind, copy.from_kind, policy};
     validate(request, operation);
-    Facts facts{stream, request};
+    Facts facts{call, request};
     const Route route = choose_route(request, facts);
     if (route == Route::refused_by_policy || route == Route::refused_in_capture) static_cast<void>(run(route, request, facts));
     plan.push_back({request, facts, route});
@@ -51,7 +47,7 @@ struct Lists {
 
 /// All direct operations in one runtime call. False if there is no such call, or if it refused some memory: it may have enqueued other
 /// operations then, but none writes what another one reads or writes, so they may be enqueued again.
-[[nodiscard]] bool try_one_call(Plan& plan, Slot& slot) {
+[[nodiscard]] bool try_one_call(Plan& plan, CopyCall& call) {
   Lists lists;
   bool from_pinned = false;
   for (PlannedCopy& copy : plan) {
@@ -67,8 +63,9 @@ struct Lists {
     lists.bytes.push_back(t.width);
   }
   if (lists.to.size() < 2) return false;
-  if (from_pinned) keep_source_for_later(slot, 0, operation);  // some of the sources may be small
-  const backend::status s = backend::copy_batch_async(lists.to.data(), lists.from.data(), lists.bytes.data(), lists.to.size(), slot.handle);
+  if (from_pinned) keep_source_for_later(call, 0);  // some of the sources may be small
+  const backend::status s =
+      backend::copy_batch_async(lists.to.data(), lists.from.data(), lists.bytes.data(), lists.to.size(), call.slot.handle);
   if (s == backend::ok) return true;
   const errc code = backend::classify(s);
   if (code != errc::not_supported && code != errc::driver_too_old && code != errc::invalid_argument) throw_status(s, operation);
@@ -97,16 +94,12 @@ struct Lists {
 
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy) {
   using namespace detail;
-  enter(detail::operation);
-  Slot& slot = live_slot(stream);
-  require_own_thread(slot, detail::operation);
-  const ScopedDevice on{slot.device, detail::operation};
-  StreamFacts of_stream{slot, detail::operation};
-  Plan plan = plan_batch(of_stream, operations, policy);
-  const bool in_one_call = try_one_call(plan, slot);
+  CopyCall call{stream, detail::operation};
+  Plan plan = plan_batch(call, operations, policy);
+  const bool in_one_call = try_one_call(plan, call);
   CopyBatchResult counts;
   for (PlannedCopy& copy : plan) {
-    of_stream.is_idle.reset();
+    call.is_idle.reset();
     const bool is_done = in_one_call && copy.route == Route::direct;
     ++count_of(counts, is_done ? CopyResult::direct : enqueue_copy(copy.request, copy.facts));
   }

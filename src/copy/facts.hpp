@@ -3,10 +3,13 @@
 /// only if the choice needs the answer.
 #pragma once
 
+#include "base/process.hpp"
 #include "copy/request.hpp"
 #include "copy/transfer.hpp"
-#include "memory/facts.hpp"
+#include "device/scoped_device.hpp"
+#include "memory/memory_facts.hpp"
 #include "stream/slots.hpp"
+#include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
 
 #include <runnel/config.hpp>
@@ -15,32 +18,49 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Of the stream. The operations of a batch share them.
-struct StreamFacts {
+/// One call of the interface: a copy, a batch of copies, or a fill. While it lives, the stream's device is current, because memory that a
+/// stream allocated can be reached only then (CUDA, stream-ordered allocator). What is known of the stream is shared by all operations of a
+/// batch.
+struct CopyCall {
+  /// `doing` must be a literal. @throws if the stream is gone, is another thread's default stream, or the runtime must not be called now
+  CopyCall(StreamRef stream, const char* doing)
+      : operation{doing}, slot{enter_and_find(stream, doing)}, use{&slot, stream.id()}, device{slot.device, doing} {}
+
+  [[nodiscard]] StreamRef stream() const noexcept { return Access::ref(&slot, use.id); }
+
+  const char* operation;
   Slot& slot;
   StreamUse use;
-  const char* operation;
+  ScopedDevice device;
   std::optional<bool> is_capturing{};
   std::optional<bool> is_idle{};
 
-  StreamFacts(Slot& of, const char* doing) noexcept : slot{of}, use{&of, of.id.load(std::memory_order_relaxed)}, operation{doing} {}
+ private:
+  [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {
+    enter(operation);
+    Slot& slot = live_slot(stream);
+    require_own_thread(slot, operation);
+    return slot;
+  }
 };
 
-/// Of one request. To ask what kind of memory a side is also notes that the stream uses it.
-/// Requires: the stream's device is current.
+/// What is known of one request. To ask what kind of memory a side is also counts a use of it by the stream.
 class Facts {
  public:
   struct Memory {
     Range range;
     std::optional<MemoryKind> known;
   };
-  Facts(StreamFacts& stream, const CopyRequest& request) noexcept;
-  Facts(StreamFacts& stream, const FillRequest& request) noexcept;
+  Facts(CopyCall& call, const CopyRequest& request) noexcept;
+  Facts(CopyCall& call, const FillRequest& request) noexcept;
 
   [[nodiscard]] bool runtime_takes_any_memory() const noexcept;
   [[nodiscard]] MemoryKind to_kind();
   [[nodiscard]] MemoryKind from_kind();
   [[nodiscard]] bool are_on_two_devices();
+  /// Requires: are_on_two_devices() returned true.
+  [[nodiscard]] int to_device() const noexcept { return to_device_; }
+  [[nodiscard]] int from_device() const noexcept { return from_device_; }
   [[nodiscard]] bool device_reads_pageable();
   [[nodiscard]] bool is_capturing();
   [[nodiscard]] bool is_idle();
@@ -49,25 +69,27 @@ class Facts {
 
   /// Whether pinned memory may consist of several registrations, or have gaps: the runtime answers for single addresses only.
   [[nodiscard]] bool may_be_pinned_in_parts() const noexcept;
-  /// Notes the stream's use of both sides, where no question has done so.
+  /// Counts the stream's use of both sides, where no question has done so.
   void note_uses();
   /// What run() has found.
   void note_direct_failed() noexcept { direct_failed_ = true; }
   void note_short_copy_failed() noexcept { short_copy_failed_ = true; }
-  void note_idle(bool idle) noexcept { stream_.is_idle = idle; }
+  void note_idle(bool idle) noexcept { call_.is_idle = idle; }
 
-  [[nodiscard]] Slot& slot() const noexcept { return stream_.slot; }
-  [[nodiscard]] std::uint64_t stream_id() const noexcept { return stream_.use.id; }
-  [[nodiscard]] const char* operation() const noexcept { return stream_.operation; }
+  [[nodiscard]] CopyCall& call() const noexcept { return call_; }
+  [[nodiscard]] Slot& slot() const noexcept { return call_.slot; }
+  [[nodiscard]] const char* operation() const noexcept { return call_.operation; }
 
  private:
   [[nodiscard]] const MemoryFacts& facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts);
 
-  StreamFacts& stream_;
+  CopyCall& call_;
   Memory to_;
   Memory from_;
   std::optional<MemoryFacts> to_facts_{};
   std::optional<MemoryFacts> from_facts_{};
+  int to_device_ = -1;
+  int from_device_ = -1;
   bool direct_failed_ = false;
   bool short_copy_failed_ = false;
 };

@@ -2,11 +2,8 @@
 #include <runnel/copy.hpp>
 
 #include "base/check.hpp"
-#include "base/process.hpp"
 #include "copy/run.hpp"
 #include "device/device_table.hpp"
-#include "device/scoped_device.hpp"
-#include "stream/stream_device.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -51,7 +48,7 @@ void fill_by_runtime(const FillRequest& request, Facts& facts) {
 void fill_by_host_function(const FillRequest& request, Facts& facts) {
   const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};  // it must outlive the call
   std::memcpy(element.get(), request.element, request.element_bytes);
-  Access::ref(&facts.slot(), facts.stream_id()).launch_host_func([request, element] {
+  facts.call().stream().launch_host_func([request, element] {
     for (std::size_t row = 0; row < request.height; ++row)
       repeat(request.to + row * request.pitch, element.get(), request.element_bytes, request.width);
   });
@@ -63,7 +60,7 @@ void fill_by_copies(const FillRequest& request, Facts& facts) {
   const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
   PinnedBuffer<unsigned char> seed(seeded * request.element_bytes);  // the pool keeps the block until the copy has completed
   repeat(seed.data(), request.element, request.element_bytes, seed.size());
-  const StreamRef stream = Access::ref(&facts.slot(), facts.stream_id());
+  const StreamRef stream = facts.call().stream();
   copy_known(stream, request.to, request.to_kind, seed.data(), MemoryKind::pinned, seed.size(), Pageable::stage);
   for (std::size_t done = seed.size(); done < request.width;) {
     const std::size_t next = std::min(done, request.width - done);
@@ -73,13 +70,9 @@ void fill_by_copies(const FillRequest& request, Facts& facts) {
 }
 
 void fill_request(StreamRef stream, const FillRequest& request) {
-  enter(operation);
-  Slot& slot = live_slot(stream);
-  require_own_thread(slot, operation);
+  CopyCall call{stream, operation};
   validate(request, operation);
-  const ScopedDevice on{slot.device, operation};
-  StreamFacts of_stream{slot, operation};
-  Facts facts{of_stream, request};
+  Facts facts{call, request};
   run(choose_route(request, facts), request, facts);
 }
 

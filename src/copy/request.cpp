@@ -2,7 +2,7 @@
 #include "copy/request.hpp"
 
 #include "base/check.hpp"
-#include "memory/facts.hpp"
+#include "memory/memory_facts.hpp"
 
 #include <cstdint>
 

@@ -26,7 +26,7 @@ enum class Route {
   refused_in_capture,  ///< a graph cannot repeat it
 };
 
-/// Up to this size a driver may read the source of a copy to a device at the call.
+/// Up to this size a driver may put the bytes of a copy to a device among its commands, at the call.
 inline constexpr std::size_t driver_reads_up_to = std::size_t{32} << 10;
 /// Up to this size the calling thread may move the bytes itself. Larger copies from or to pageable memory are staged.
 inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;

@@ -2,13 +2,12 @@
 #include "copy/run.hpp"
 
 #include "base/check.hpp"
-#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
 #include "copy/staging/stage.hpp"
 #include "device/device_table.hpp"
-#include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
 #include "stream/idle.hpp"
-#include "stream/stream_device.hpp"
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -35,7 +34,7 @@ namespace {
     facts.note_uses();
   } else {
     reach_devices(request, facts);
-    if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.slot(), request.transfer.bytes(), facts.operation());
+    if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.call(), request.transfer.bytes());
     if (facts.may_be_pinned_in_parts()) return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
   }
   check(call_runtime(request.transfer, facts.slot().handle), facts.operation());
@@ -44,13 +43,9 @@ namespace {
 
 [[nodiscard]] CopyResult run_peer(const CopyRequest& request, Facts& facts) {
   const Transfer& t = request.transfer;
-  PointerInfo to{MemoryKind::pageable, Device{0}};
-  PointerInfo from = to;
-  check(backend::pointer_info(to, t.to), facts.operation());
-  check(backend::pointer_info(from, t.from), facts.operation());
   for (std::size_t row = 0; row < t.height; ++row)
-    check(backend::copy_peer_async(t.to + row * t.to_pitch, to.device.ordinal(), t.from + row * t.from_pitch, from.device.ordinal(),
-                                   t.width, facts.slot().handle),
+    check(backend::copy_peer_async(t.to + row * t.to_pitch, facts.to_device(), t.from + row * t.from_pitch, facts.from_device(), t.width,
+                                   facts.slot().handle),
           facts.operation());
   return CopyResult::direct;
 }
@@ -96,6 +91,16 @@ void reach_devices(const CopyRequest& request, Facts& facts) {
   if (facts.from_kind() == MemoryKind::device) reach(facts.slot().device, request.transfer.from, facts.operation());
 }
 
+void keep_source_for_later(CopyCall& call, std::size_t bytes) {
+  if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
+    return;
+  const RelaxedCapture relaxed;
+  if (is_capturing(call.slot, call.operation) || is_idle(call.slot, call.operation)) return;
+  check(backend::launch_host_func(
+            call.slot.handle, [](void*) {}, nullptr),
+        call.operation);
+}
+
 std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts) {
   switch (route) {
     case Route::nothing:
@@ -112,7 +117,7 @@ std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& fa
     case Route::staged:
       return run_staged(request, facts);
     case Route::host_function:
-      Access::ref(&facts.slot(), facts.stream_id()).launch_host_func([transfer = request.transfer] { move_rows(transfer); });
+      facts.call().stream().launch_host_func([transfer = request.transfer] { move_rows(transfer); });
       return CopyResult::staged;
     case Route::blocked:
       return run_blocked(request, facts);
@@ -130,17 +135,11 @@ CopyResult enqueue_copy(const CopyRequest& request, Facts& facts) {
 }
 
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
-  enter(operation);
-  Slot& slot = live_slot(stream);
-  require_own_thread(slot, operation);
+  CopyCall call{stream, operation};
   validate(request, operation);
-  if (is_empty(request)) return CopyResult::nothing;
-  // Memory that a stream allocated is reached only with that stream's device current (CUDA, stream-ordered allocator).
-  const ScopedDevice on{slot.device, operation};
   CopyRequest valid = request;
   valid.transfer = flattened(request.transfer);
-  StreamFacts of_stream{slot, operation};
-  Facts facts{of_stream, valid};
+  Facts facts{call, valid};
   return enqueue_copy(valid, facts);
 }
 

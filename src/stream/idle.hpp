@@ -8,8 +8,6 @@
 
 #include <runnel/config.hpp>
 
-#include <cstddef>
-
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Turns the answer to a query into true (complete) or false ("not ready"). @throws any other answer of the runtime
@@ -48,23 +46,6 @@ namespace runnel::inline RUNNEL_ABI::detail {
   const bool is_legacy_default = slot.is_default && slot.thread == nullptr;
   if (is_legacy_default) return default_stream_has_finished(operation);
   return has_finished(slot, operation) && default_stream_has_finished(operation);
-}
-
-/// A driver may put the bytes of a copy to a device among its commands, at the call, up to this size.
-inline constexpr std::size_t driver_limit = std::size_t{32} << 10;
-
-/// Makes sure that a copy from pinned memory to a device reads its source no earlier than the stream's order allows. Call it before the
-/// copy. CUDA (13.0, driver 580, seen on an H200 with 1000 bytes, not with 30,000) reads the source of a small copy at the call if the
-/// stream's own work is complete, even if work of the default stream that the stream has to wait for may still write the source. A host
-/// function in front of the copy prevents that. Requires: the stream's device is current.
-inline void keep_source_for_later(const Slot& slot, std::size_t bytes, const char* operation) {
-  if (!slot.blocking || bytes > driver_limit) [[likely]]
-    return;
-  const RelaxedCapture relaxed;
-  if (is_capturing(slot, operation) || is_idle(slot, operation)) return;
-  check(backend::launch_host_func(
-            slot.handle, [](void*) {}, nullptr),
-        operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

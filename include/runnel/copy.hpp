@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies and fills in stream order. The direction follows from the pointers. No form waits for the data to move (but see
-/// `Pageable::block`): both sides must stay alive, and the source unchanged, until the stream has passed the copy.
-/// Every refusal (`errc::invalid_argument`) comes before anything is enqueued. Zero bytes are nothing to do, with null pointers too.
+/// Copies and fills in stream order. The direction follows from the pointers. No form waits for earlier work (but see `Pageable::block`);
+/// a copy of up to 256 KiB may take some microseconds in the call. Both sides must stay alive, and the source unchanged, until the stream
+/// has completed the copy. Every refusal (`errc::invalid_argument`) comes before anything is enqueued. Zero bytes are nothing to do, with
+/// null pointers too.
 #pragma once
 
 #include <runnel/current.hpp>
@@ -18,8 +19,8 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// What a copy does about pageable host memory, which copy engines cannot reach.
 enum class Pageable {
-  stage,   ///< carry it through pinned memory; the caller is not held
-  block,   ///< the driver's own way, which holds the caller: at the return the source may be reused, and the destination has its bytes
+  stage,   ///< copy it through pinned memory; the caller is not held. Memory that is pinned in parts only is always copied so
+  block,   ///< the driver's own way, which holds the caller: at the return pageable memory may be reused, or read
   refuse,  ///< throw `errc::not_permitted`
 };
 

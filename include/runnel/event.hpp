@@ -31,7 +31,8 @@ class EventBase {
   EventBase& operator=(EventBase&& other) noexcept;
   ///@}
 
-  /// Records everything submitted to `stream` so far, in place of what the event recorded before. The stream's device may change.
+  /// Records everything submitted to `stream` so far, in place of what the event recorded before. The event may be recorded on a stream of
+  /// another device than before.
   void record(StreamRef stream);
   /// True when the recorded work has completed, or nothing was recorded.
   [[nodiscard]] bool query() const;

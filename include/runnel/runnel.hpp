@@ -5,7 +5,8 @@
 ///
 /// 1. Ask what there is: `Device::count()`, `Device{0}.name()`. Without a GPU, the host backend shows a device made of threads.
 /// 2. Create streams: `Stream up, down;`. Work in one stream runs in order; work in two streams may run at the same time.
-/// 3. Get memory. `DeviceBuffer<float> x(n, up);` allocates in the order of `up`. Any host memory will do; `PinnedBuffer` is the fastest.
+/// 3. Get memory. `DeviceBuffer<float> x(n, up);` allocates in the order of `up`. Copies take any host memory; `PinnedBuffer` is the
+/// fastest.
 /// 4. Enqueue work. `copy(up, x, values);` returns at once, whatever memory `values` is in. Launch kernels on the native handle,
 ///    `kernel<<<grid, block, 0, up.native()>>>(x.data(), n);`, and host code with `up.launch_host_func(f);`.
 /// 5. Order and wait. `down.wait_stream(up);` makes later work of `down` run after the earlier work of `up`; no thread waits.

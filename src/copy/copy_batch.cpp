@@ -16,7 +16,7 @@ constexpr const char* operation = "copy a batch";
 struct PlannedCopy {
   CopyRequest request;
   Facts facts;
-  Route route;
+  bool fits_one_call;  // with other operations of the batch
 };
 using Plan = std::vector<PlannedCopy>;
 
@@ -24,7 +24,7 @@ using Plan = std::vector<PlannedCopy>;
 [[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations, Pageable policy) {
   Plan plan;
   plan.reserve(operations.size());
-  call.is_idle = false;  // it will not be once the first operations are enqueued, so the runtime is not asked
+  call.is_idle = false;  // saves the query: only the direct and the refused routes are used as chosen here
   for (const CopyOperation& copy : operations) {
     const Transfer row{
         static_cast<unsigned char*>(copy.to), copy.bytes, static_cast<const unsigned char*>(copy.from), copy.bytes, copy.bytes, 1};
@@ -32,8 +32,8 @@ using Plan = std::vector<PlannedCopy>;
     validate(request, operation);
     Facts facts{call, request};
     const Route route = choose_route(request, facts);
-    if (route == Route::refused_by_policy || route == Route::refused_in_capture) static_cast<void>(run(route, request, facts));
-    plan.push_back({request, facts, route});
+    if (route == Route::refused_by_policy || route == Route::refused_in_capture) refuse(route, facts);
+    plan.push_back({request, facts, route == Route::direct && !facts.has_pageable_side()});
   }
   return plan;
 }
@@ -51,7 +51,7 @@ struct Lists {
   Lists lists;
   bool from_pinned = false;
   for (PlannedCopy& copy : plan) {
-    if (copy.route != Route::direct) continue;
+    if (!copy.fits_one_call) continue;
     copy.facts.note_uses();
     if (!copy.facts.runtime_takes_any_memory()) {
       reach_devices(copy.request, copy.facts);
@@ -100,7 +100,7 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   CopyBatchResult counts;
   for (PlannedCopy& copy : plan) {
     call.is_idle.reset();
-    const bool is_done = in_one_call && copy.route == Route::direct;
+    const bool is_done = in_one_call && copy.fits_one_call;
     ++count_of(counts, is_done ? CopyResult::direct : enqueue_copy(copy.request, copy.facts));
   }
   return counts;

@@ -34,6 +34,11 @@ bool Facts::may_be_pinned_in_parts() const noexcept {
   return may_be(to_facts_) || may_be(from_facts_);
 }
 
+bool Facts::has_pageable_side() const noexcept {
+  const auto is_pageable = [](const std::optional<MemoryFacts>& facts) { return facts && facts->kind == MemoryKind::pageable; };
+  return is_pageable(to_facts_) || is_pageable(from_facts_);
+}
+
 void Facts::note_uses() {
   if (!to_facts_) note_use(to_.range.begin, to_.range.bytes, to_.known, call_.use);
   if (!from_facts_ && from_.range.begin != nullptr) note_use(from_.range.begin, from_.range.bytes, from_.known, call_.use);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What choose_route() and run() know of the stream and of the memory. Each question costs a runtime call, so it is asked at most once, and
-/// only if the choice needs the answer.
+/// What choose_route() and run() know about the stream and the memory. Most questions cost a runtime call, so they are asked only if the
+/// choice needs the answer, and the answers are kept.
 #pragma once
 
 #include "base/process.hpp"
@@ -69,7 +69,10 @@ class Facts {
 
   /// Whether pinned memory may consist of several registrations, or have gaps: the runtime answers for single addresses only.
   [[nodiscard]] bool may_be_pinned_in_parts() const noexcept;
-  /// Counts the stream's use of both sides, where no question has done so.
+  /// Whether a side is known to be pageable: the runtime's call for batches takes no such memory. On a backend whose calls take any memory
+  /// no kind is asked.
+  [[nodiscard]] bool has_pageable_side() const noexcept;
+  /// Counts a use of both sides, except of a side whose kind was asked, which has counted it.
   void note_uses();
   /// What run() has found.
   void note_direct_failed() noexcept { direct_failed_ = true; }

@@ -54,11 +54,12 @@ void fill_by_host_function(const FillRequest& request, Facts& facts) {
   });
 }
 
-/// No runtime sets elements this wide: a pinned block brings the first few, then the filled part is copied behind itself.
+/// For elements that no runtime call sets: a pinned block with up to 4 KiB of them is copied to the front, then copies double the filled
+/// part.
 void fill_by_copies(const FillRequest& request, Facts& facts) {
   const std::size_t count = request.width / request.element_bytes;
-  const std::size_t seeded = std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
-  PinnedBuffer<unsigned char> seed(seeded * request.element_bytes);  // the pool keeps the block until the copy has completed
+  const std::size_t seed_count = std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
+  PinnedBuffer<unsigned char> seed(seed_count * request.element_bytes);  // the pool keeps the block until the copy has completed
   repeat(seed.data(), request.element, request.element_bytes, seed.size());
   const StreamRef stream = facts.call().stream();
   copy_known(stream, request.to, request.to_kind, seed.data(), MemoryKind::pinned, seed.size(), Pageable::stage);
@@ -91,15 +92,15 @@ void run(Route route, const FillRequest& request, Facts& facts) {
           errc::capture, operation,
           "the fill takes bytes from memory that does not live as long as a graph: set 1, 2 or 4 byte elements of device or pinned memory");
     default:
-      return;  // nothing to do
+      return;  // Route::nothing; no other route is chosen for a fill
   }
 }
 
 void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count) {
   const std::size_t bytes = byte_size(count, size, operation);
   const auto* const element = static_cast<const unsigned char*>(value);
-  const bool is_one_byte = std::all_of(element, element + size, [&](unsigned char byte) { return byte == *element; });
-  fill_request(stream, {static_cast<unsigned char*>(to), bytes, bytes, 1, element, is_one_byte ? 1 : size, kind});
+  const bool is_uniform = std::all_of(element, element + size, [&](unsigned char byte) { return byte == *element; });
+  fill_request(stream, {static_cast<unsigned char*>(to), bytes, bytes, 1, element, is_uniform ? 1 : size, kind});
 }
 
 }  // namespace detail

@@ -37,11 +37,12 @@ void validate(const CopyRequest& request, const char* operation) {
   if (t.width == 0 || t.height == 0) return;
   require_rows(t.to, t.to_pitch, t.width, t.height, operation);
   require_rows(t.from, t.from_pitch, t.width, t.height, operation);
-  if (!is_empty(request) && sides_overlap(t)) throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
+  if (!has_nothing_to_do(request) && sides_overlap(t))
+    throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
 }
 
 void validate(const FillRequest& request, const char* operation) {
-  if (!is_empty(request)) require_rows(request.to, request.pitch, request.width, request.height, operation);
+  if (!has_nothing_to_do(request)) require_rows(request.to, request.pitch, request.width, request.height, operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

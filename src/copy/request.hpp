@@ -31,12 +31,13 @@ struct FillRequest {
   std::optional<MemoryKind> to_kind;  // where the caller knows it
 };
 
-/// Whether there is nothing to do: no bytes, or the same bytes on both sides.
-[[nodiscard]] inline bool is_empty(const CopyRequest& request) noexcept {
+/// Whether there are no bytes, or the source and the destination are the same bytes.
+[[nodiscard]] inline bool has_nothing_to_do(const CopyRequest& request) noexcept {
   const Transfer& t = request.transfer;
-  return t.width == 0 || t.height == 0 || (t.to == t.from && t.to_pitch == t.from_pitch && t.to != nullptr);
+  const bool is_same = t.to == t.from && (t.height == 1 || t.to_pitch == t.from_pitch) && t.to != nullptr;
+  return t.width == 0 || t.height == 0 || is_same;
 }
-[[nodiscard]] inline bool is_empty(const FillRequest& request) noexcept { return request.width == 0 || request.height == 0; }
+[[nodiscard]] inline bool has_nothing_to_do(const FillRequest& request) noexcept { return request.width == 0 || request.height == 0; }
 
 /// @throws errc::invalid_argument for null, a pitch below the width, a range that does not fit an address, sides that overlap in part
 void validate(const CopyRequest& request, const char* operation);

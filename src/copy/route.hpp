@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The ways that a copy or a fill can go, and the choice among them. The choice is a pure function of the request and of facts about the
-/// stream and the memory; the facts are asked when the choice needs them, in the order in which it needs them. run() goes the chosen way,
-/// and where that turns out to be closed, notes the fact and has the choice made again.
+/// The ways that a copy or a fill can go, and the choice among them. choose_route() enqueues nothing: it depends on the request and on
+/// `facts` alone, and asks `facts` only for what it needs. If a route cannot be taken after all, run() notes why and returns nothing, and
+/// enqueue_copy() calls choose_route() again.
 #pragma once
 
 #include "copy/request.hpp"
@@ -9,6 +9,7 @@
 #include <runnel/config.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -21,14 +22,15 @@ enum class Route {
   staged,              ///< workers move the bytes through pinned buffers, in stream order
   host_function,       ///< a host function of the stream moves or sets the bytes
   blocked,             ///< the runtime's own way, which holds the caller
-  seeded,              ///< a fill with wide elements: copies from a pinned block, then from what is filled already
+  seeded,              ///< a fill that the runtime has no call for: copies from a pinned block, then from what is filled already
   refused_by_policy,   ///< Pageable::refuse was asked for
   refused_in_capture,  ///< a graph cannot repeat it
 };
 
 /// Up to this size a driver may put the bytes of a copy to a device among its commands, at the call.
 inline constexpr std::size_t driver_reads_up_to = std::size_t{32} << 10;
-/// Up to this size the calling thread may move the bytes itself. Larger copies from or to pageable memory are staged.
+/// Larger copies from or to pageable memory are staged. Up to this size the calling thread tries to move the bytes itself, through a block
+/// of this size (short_copy.cpp).
 inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;
 
 [[nodiscard]] inline bool is_host(MemoryKind kind) noexcept { return kind == MemoryKind::pageable || kind == MemoryKind::pinned; }
@@ -47,7 +49,7 @@ template <class Facts>
 
 template <class Facts>
 [[nodiscard]] Route choose_route(const CopyRequest& request, Facts& facts) {
-  if (is_empty(request)) return Route::nothing;
+  if (has_nothing_to_do(request)) return Route::nothing;
   if (facts.runtime_takes_any_memory() && request.policy == Pageable::stage) return Route::direct;
   const MemoryKind to = facts.to_kind();
   const MemoryKind from = facts.from_kind();
@@ -55,7 +57,7 @@ template <class Facts>
   if (pageable && request.policy == Pageable::refuse) return Route::refused_by_policy;
   if (pageable && request.policy == Pageable::block) return Route::blocked;
   if (facts.runtime_takes_any_memory()) return Route::direct;
-  // The runtimes would do these while the caller waits.
+  // For copies between host memories the runtimes hold the caller.
   if (is_host(to) && is_host(from)) return facts.is_capturing() ? Route::refused_in_capture : Route::host_function;
   if (to == MemoryKind::device && from == MemoryKind::device && facts.are_on_two_devices()) return Route::peer;
   if (!pageable && !facts.direct_failed()) return Route::direct;
@@ -64,12 +66,17 @@ template <class Facts>
   return choose_pageable_route(request, facts);
 }
 
+/// Runtimes set elements of 1, 2 and 4 bytes, at addresses that are multiples of that.
+[[nodiscard]] inline bool has_runtime_call(const FillRequest& request) noexcept {
+  const std::size_t width = request.element_bytes;
+  return (width == 1 || width == 2 || width == 4) && reinterpret_cast<std::uintptr_t>(request.to) % width == 0;
+}
+
 template <class Facts>
 [[nodiscard]] Route choose_route(const FillRequest& request, Facts& facts) {
-  if (is_empty(request)) return Route::nothing;
+  if (has_nothing_to_do(request)) return Route::nothing;
   const bool is_host_work = !facts.runtime_takes_any_memory() && facts.to_kind() == MemoryKind::pageable;
-  const bool has_call = request.element_bytes == 1 || request.element_bytes == 2 || request.element_bytes == 4;
-  if (has_call && !is_host_work) return Route::direct;
+  if (has_runtime_call(request) && !is_host_work) return Route::direct;
   if (facts.is_capturing()) return Route::refused_in_capture;
   return is_host_work ? Route::host_function : Route::seeded;
 }

@@ -12,7 +12,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] Side side_of(Facts& facts) { return is_host(facts.to_kind()) ? Side::to_host : Side::to_device; }
+[[nodiscard]] Direction direction_of(Facts& facts) { return is_host(facts.to_kind()) ? Direction::to_host : Direction::to_device; }
 
 [[nodiscard]] backend::status call_runtime(const Transfer& t, native::stream stream) noexcept {
   return t.height == 1 ? backend::copy_async(t.to, t.from, t.width, stream)
@@ -52,7 +52,7 @@ namespace {
 
 [[nodiscard]] std::optional<CopyResult> run_short(const CopyRequest& request, Facts& facts) {
   reach_devices(request, facts);
-  const ShortCopy outcome = try_short_copy(facts.slot(), request.transfer, side_of(facts), facts.operation());
+  const ShortCopy outcome = try_short_copy(facts.slot(), request.transfer, direction_of(facts), facts.operation());
   if (outcome == ShortCopy::done) return CopyResult::inlined;
   if (outcome == ShortCopy::stream_is_busy) facts.note_idle(false);
   facts.note_short_copy_failed();
@@ -61,20 +61,24 @@ namespace {
 
 [[nodiscard]] CopyResult run_staged(const CopyRequest& request, Facts& facts) {
   reach_devices(request, facts);
-  const Side side = side_of(facts);
+  const Direction direction = direction_of(facts);
   // A stream with nothing ahead lets the workers read the source at once.
-  const bool may_read_now = side == Side::to_device && facts.is_idle();
-  stage(facts.slot(), request.transfer, side, may_read_now, facts.operation());
+  const bool may_read_now = direction == Direction::to_device && facts.is_idle();
+  stage(facts.slot(), request.transfer, direction, may_read_now, facts.operation());
   return CopyResult::staged;
 }
 
 [[nodiscard]] CopyResult run_blocked(const CopyRequest& request, Facts& facts) {
   check(call_runtime(request.transfer, facts.slot().handle), facts.operation());
-  if (facts.runtime_takes_any_memory()) check(backend::stream_synchronize(facts.slot().handle), facts.operation());
+  // Where the device or the backend reads pageable memory itself, the call does not hold the caller.
+  const bool returns_early = facts.runtime_takes_any_memory() || (facts.device_reads_pageable() && !facts.is_capturing());
+  if (returns_early) check(backend::stream_synchronize(facts.slot().handle), facts.operation());
   return CopyResult::blocked;
 }
 
-[[noreturn]] void refuse(Route route, Facts& facts) {
+}  // namespace
+
+void refuse(Route route, Facts& facts) {
   if (route == Route::refused_by_policy)
     throw_error(errc::not_permitted, facts.operation(),
                 "one side is pageable memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
@@ -82,8 +86,6 @@ namespace {
               "the host moves the bytes once, at the call, which a graph cannot repeat: use PinnedBuffer and device memory, or "
               "Pageable::block, with which the driver holds whoever launches the graph");
 }
-
-}  // namespace
 
 void reach_devices(const CopyRequest& request, Facts& facts) {
   if (single_device()) return;
@@ -117,7 +119,7 @@ std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& fa
     case Route::staged:
       return run_staged(request, facts);
     case Route::host_function:
-      facts.call().stream().launch_host_func([transfer = request.transfer] { move_rows(transfer); });
+      facts.call().stream().launch_host_func([transfer = request.transfer] { copy_rows(transfer); });
       return CopyResult::staged;
     case Route::blocked:
       return run_blocked(request, facts);

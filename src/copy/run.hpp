@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Going a route: everything here enqueues work. Requires, throughout: the request is valid, and the stream's device is current.
+/// Taking a route: everything here enqueues work. Requires, throughout: the request is valid, and the stream's device is current.
 #pragma once
 
 #include "copy/facts.hpp"
@@ -12,12 +12,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Returns what was done. Where the route turns out to be closed, nothing is returned, no memory of the caller has changed, and `facts` say
-/// why: choose_route() chooses another one then.
+/// Returns what was done. If the route cannot be taken, returns nothing, has changed no memory of the caller, and has noted why in `facts`:
+/// choose_route() chooses another route then.
 [[nodiscard]] std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts);
 void run(Route route, const FillRequest& request, Facts& facts);
 
-/// Chooses routes and goes them until the copy is enqueued.
+/// Throws what a refused route stands for.
+[[noreturn]] void refuse(Route route, Facts& facts);
+
+/// Tries routes until one of them enqueues the copy.
 CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
 /// All of a call: validates the request, makes the stream's device current, and enqueues the copy.
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);

@@ -76,7 +76,7 @@ class TakenBlock {
     if (block_->stream_id.load(std::memory_order_relaxed) != use.id) {
       block_->give_back();
       block_->memory = PinnedBuffer<unsigned char>{short_copy_up_to};
-      count_down(counters.pinned_blocks);  // which counts the user's blocks only
+      count_down(counters.pinned_blocks);  // live_objects() counts the user's blocks only
       static_cast<void>(note_pinned_use(block_->memory.data(), short_copy_up_to, use));
       block_->stream_id.store(use.id, std::memory_order_relaxed);
     }
@@ -100,14 +100,14 @@ class TakenBlock {
 
 void copy_to_device(const Transfer& t, unsigned char* block, native::stream stream, const char* operation) {
   if (t.height > 1) {
-    move_rows({block, t.width, t.from, t.from_pitch, t.width, t.height});
+    copy_rows({block, t.width, t.from, t.from_pitch, t.width, t.height});
     return check(backend::copy_2d_async(t.to, t.to_pitch, block, t.width, t.width, t.height, stream), operation);
   }
   const std::size_t pieces = (t.width + piece_bytes - 1) / piece_bytes;
   const std::size_t piece = (t.width + pieces - 1) / pieces;
   for (std::size_t at = 0; at < t.width; at += piece) {
     const std::size_t bytes = std::min(piece, t.width - at);
-    copy_streaming(block + at, t.from + at, bytes);  // a device reads memory faster than a processor's cache
+    copy_streaming(block + at, t.from + at, bytes);  // past the caches: a device reads faster from memory than from a processor's cache
     check(backend::copy_async(t.to + at, block + at, bytes, stream), operation);
   }
 }
@@ -119,26 +119,26 @@ void copy_to_device(const Transfer& t, unsigned char* block, native::stream stre
 
 }  // namespace
 
-ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Side side, const char* operation) {
+ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Direction direction, const char* operation) {
   const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
   const TakenBlock taken{use.id};
   if (!taken) return ShortCopy::not_possible;
   const RelaxedCapture relaxed;  // the queries are the library's own: they must not invalidate a capture of the caller
   // Asked while the block is held: before that, another thread may have enqueued a copy that uses it.
   if (!is_idle(slot, operation)) return ShortCopy::stream_is_busy;
-  const Range on_host = host_range(transfer, side, 0, transfer.height);
-  const auto is_usable = [&] { return are_surely_usable(on_host, page_use(side)); };
-  if (side == Side::to_device && !is_usable()) return ShortCopy::not_possible;
+  const Range on_host = host_range(transfer, direction, 0, transfer.height);
+  const auto looks_usable = [&] { return look_usable(on_host, page_use(direction)); };
+  if (direction == Direction::to_device && !looks_usable()) return ShortCopy::not_possible;
   unsigned char* const block = taken.memory_for(use);
   if (block == nullptr) return ShortCopy::not_possible;
-  if (side == Side::to_device) {
+  if (direction == Direction::to_device) {
     copy_to_device(transfer, block, slot.handle, operation);
     return ShortCopy::done;
   }
   check(copy_from_device(block, transfer, slot.handle), operation);
-  // The system is asked while the device works. If it takes long, the bytes come once more, staged.
-  if (!is_usable() || !finishes_soon(slot, operation)) return ShortCopy::not_possible;
-  move_rows({transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});
+  // The system is asked while the device works. If the device takes longer than `patience`, the copy is staged instead.
+  if (!looks_usable() || !finishes_soon(slot, operation)) return ShortCopy::not_possible;
+  copy_rows({transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});
   return ShortCopy::done;
 }
 

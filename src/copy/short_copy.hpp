@@ -15,9 +15,9 @@ enum class ShortCopy {
   stream_is_busy,  ///< the stream has work ahead
   not_possible,    ///< no pinned block is to be had, the memory needs a look at each page, or the device is too slow just now
 };
-/// Unless the copy is done, pageable memory is unchanged. How far other streams are makes no difference.
+/// Unless the copy is done, pageable memory is unchanged. The caller waits 30 us at most for work of other streams.
 /// Requires: the stream is not being captured, and its device is current; the transfer has at most short_copy_up_to bytes.
-[[nodiscard]] ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Side side, const char* operation);
+[[nodiscard]] ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Direction direction, const char* operation);
 /// Gives the pinned blocks of such copies back to the pool, except those in use at this moment.
 void give_back_short_copy_blocks() noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copying bytes that nobody on this machine is about to read.
+/// memcpy with stores that go past the caches, for bytes that a device reads or that no cache could keep.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -32,14 +32,14 @@ struct Transfer {
 }
 
 /// Copies the bytes in the calling thread. Requires: both sides are host memory.
-inline void move_rows(const Transfer& transfer) noexcept {
+inline void copy_rows(const Transfer& transfer) noexcept {
   const Transfer rows = flattened(transfer);
   for (std::size_t row = 0; row < rows.height; ++row)
     std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
 }
 
 /// Which way a transfer between host and device goes.
-enum class Side { to_device, to_host };
+enum class Direction { to_device, to_host };
 
 /// The bytes of memory from the first row's begin to the last row's end, gaps between rows included.
 struct Range {
@@ -50,9 +50,9 @@ struct Range {
   return {begin, pitch * (height - 1) + width};
 }
 /// The host's range of some rows of a transfer.
-[[nodiscard]] inline Range host_range(const Transfer& t, Side side, std::size_t first_row, std::size_t rows) noexcept {
-  return side == Side::to_device ? range_of_rows(t.from + first_row * t.from_pitch, t.from_pitch, t.width, rows)
-                                 : range_of_rows(t.to + first_row * t.to_pitch, t.to_pitch, t.width, rows);
+[[nodiscard]] inline Range host_range(const Transfer& t, Direction direction, std::size_t first_row, std::size_t rows) noexcept {
+  return direction == Direction::to_device ? range_of_rows(t.from + first_row * t.from_pitch, t.from_pitch, t.width, rows)
+                                           : range_of_rows(t.to + first_row * t.to_pitch, t.to_pitch, t.width, rows);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -54,7 +54,7 @@ enum class Mapping { unknown, refused, file, plain };
 
 }  // namespace
 
-bool are_surely_usable(Range range, PageUse use) noexcept {
+bool look_usable(Range range, PageUse use) noexcept {
   const Mapping found = mapping_of(range, use);
   return found == Mapping::plain || found == Mapping::unknown;
 }
@@ -69,7 +69,7 @@ bool populate_pages(Range range, PageUse use) noexcept {
   for (;;) {
     if (madvise(reinterpret_cast<void*>(first), end - first, advice) == 0) return true;
     if (errno == EINTR || errno == EAGAIN) continue;
-    return errno == EINVAL;  // memory of a device, or an older system: nothing speaks against the page
+    return errno == EINVAL;  // memory of a device, or an older system, which cannot populate pages: assume that they are usable
   }
 }
 

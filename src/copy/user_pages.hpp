@@ -11,12 +11,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class PageUse { read, write };
 /// What a copy does to the host's pages.
-[[nodiscard]] inline PageUse page_use(Side side) noexcept { return side == Side::to_device ? PageUse::read : PageUse::write; }
+[[nodiscard]] inline PageUse page_use(Direction direction) noexcept {
+  return direction == Direction::to_device ? PageUse::read : PageUse::write;
+}
 
-/// True if no file is behind the pages and they all may be used so; true also where the system cannot say (before Linux 6.11).
-/// Takes about a microsecond.
-[[nodiscard]] bool are_surely_usable(Range range, PageUse use) noexcept;
-/// Has the system bring each page in. False if one cannot be used so.
+/// False if a file is behind a page, or a page does not allow `use`. True if there is neither, and where the system cannot say (before
+/// Linux 6.11). Takes about a microsecond.
+[[nodiscard]] bool look_usable(Range range, PageUse use) noexcept;
+/// Has the system bring in each page. False if one of them does not allow `use`.
 [[nodiscard]] bool populate_pages(Range range, PageUse use) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -25,7 +25,7 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
 }
 
 /// Counts a use by the stream, if the memory is pinned by runnel: the block is not handed out again before the stream's work on it is
-/// complete. True if it is. Requires: the stream's device is current if its handle needs that.
+/// complete. Returns whether all of the bytes lie in one block. Requires: the stream's device is current if its handle needs that.
 inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use) {
   if (is_mark_requested(*use.slot)) [[unlikely]]
     record_mark(*use.slot);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How every operation on a stream reaches the runtime.
+/// How operations on streams and events reach the runtime. (Copies have CopyCall, and device memory makes its device current itself.)
 #pragma once
 
 #include "base/check.hpp"

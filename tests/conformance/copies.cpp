@@ -261,6 +261,41 @@ TEST_F(Copies, TheDefaultPageablePolicyIsPerThread) {
   stream.synchronize();
 }
 
+TEST_F(Copies, ElementsThatAreNotAlignedAreFilled) {
+  struct Pixel {
+    unsigned char channel[4];
+  };
+  struct Pair {
+    unsigned char half[2];
+  };
+  static_assert(alignof(Pixel) == 1 && alignof(Pair) == 1);
+  Stream stream;
+  constexpr std::size_t count = 3000;
+  DeviceBuffer<unsigned char> there{4 * count + 2, stream};
+  PinnedBuffer<unsigned char> pinned{4 * count + 2};
+  std::vector<unsigned char> result(4 * count + 2), here(4 * count + 2);
+  for (unsigned char* const to : {there.data(), pinned.data(), here.data()}) {
+    fill_bytes(stream, to, 9, 4 * count + 2);
+    fill(stream, std::span{reinterpret_cast<Pixel*>(to + 1), count}, Pixel{{1, 2, 3, 4}});
+    copy_bytes(stream, result.data(), to, result.size());
+    stream.synchronize();
+    EXPECT_EQ(result[0], 9);
+    EXPECT_EQ(result.back(), 9);
+    for (std::size_t i = 0; i < 4 * count; ++i) ASSERT_EQ(result[1 + i], i % 4 + 1) << i;
+    fill(stream, std::span{reinterpret_cast<Pair*>(to + 1), count}, Pair{{5, 6}});
+    copy_bytes(stream, result.data(), to, result.size());
+    stream.synchronize();
+    for (std::size_t i = 0; i < 2 * count; ++i) ASSERT_EQ(result[1 + i], i % 2 + 5) << i;
+  }
+}
+
+TEST_F(Copies, OneRowOntoItselfIsNothingWhateverThePitches) {
+  Stream stream;
+  std::vector<unsigned char> row(100, 1);
+  EXPECT_EQ(copy_2d(stream, row.data(), 70, row.data(), 60, 50, 1), CopyResult::nothing);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, row.data(), 40, row.data(), 50, 20, 2); }), errc::invalid_argument);
+}
+
 TEST_F(Copies, InlinedCopiesAndFillValuesNeedNoSourceAfterTheCall) {
   Stream stream;
   DeviceBuffer<int> there{64, stream};

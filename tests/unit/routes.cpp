@@ -49,7 +49,7 @@ struct KnownFacts {
   }
 };
 
-unsigned char source[1], destination[1];  // addresses only
+alignas(8) unsigned char source[8], destination[8];  // addresses only
 
 CopyRequest request_of(std::size_t bytes, Pageable policy = Pageable::stage) {
   return {{destination, bytes, source, bytes, bytes, 1}, std::nullopt, std::nullopt, policy};
@@ -73,6 +73,7 @@ struct Row {
 TEST(Routes, EachKindOfCopyHasItsRoute) {
   const std::vector<Row> table{
       {"no bytes", request_of(0), {}, Route::nothing},
+      {"one row onto itself, with different pitches", {{source, 5, source, 7, 5, 1}, {}, {}, Pageable::stage}, {}, Route::nothing},
       {"onto itself", {{source, 5, source, 5, 5, 1}, {}, {}, Pageable::stage}, {}, Route::nothing},
       {"device to device", request_of(large), {.to = device, .from = device}, Route::direct},
       {"device to another device", request_of(large), {.to = device, .from = device, .two_devices = true}, Route::peer},
@@ -179,6 +180,7 @@ TEST(Routes, EachKindOfFillHasItsRoute) {
       {"three bytes", fill_of(3), {.to = device}, Route::seeded},
       {"eight bytes", fill_of(8), {.to = pinned}, Route::seeded},
       {"eight bytes in a capture", fill_of(8), {.to = device, .capturing = true}, Route::refused_in_capture},
+      {"four bytes, not aligned", {destination + 1, 128, 128, 1, source, 4, {}}, {.to = device}, Route::seeded},
       {"pageable", fill_of(1), {.to = pageable}, Route::host_function},
       {"pageable, eight bytes", fill_of(8), {.to = pageable}, Route::host_function},
       {"pageable in a capture", fill_of(1), {.to = pageable, .capturing = true}, Route::refused_in_capture},

@@ -29,25 +29,25 @@ constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // to the device
   return piece.rows == 1 ? bytes : std::max<std::size_t>(1, bytes / piece.bytes);
 }
 
-/// Whether these rows of user memory can be touched. Touching what cannot be would end the process.
+/// Whether these rows of user memory can be touched. Touching other pages would end the process.
 [[nodiscard]] bool can_touch(Job& job, const Transfer& rows) noexcept {
   using Memory = Job::Memory;
-  const PageUse use = page_use(job.side);
+  const PageUse use = page_use(job.direction);
   Memory memory = job.memory.load(std::memory_order_relaxed);
   if (memory == Memory::unseen) {
-    const Range all = host_range(job.transfer, job.side, 0, job.transfer.height);
-    memory = are_surely_usable(all, use) ? Memory::plain : Memory::doubtful;
+    const Range all = host_range(job.transfer, job.direction, 0, job.transfer.height);
+    memory = look_usable(all, use) ? Memory::plain : Memory::doubtful;
     job.memory.store(memory, std::memory_order_relaxed);
   }
   for (std::size_t row = 0; memory == Memory::doubtful && row < rows.height; ++row)
-    if (!populate_pages(host_range(rows, job.side, row, 1), use)) return false;
+    if (!populate_pages(host_range(rows, job.direction, row, 1), use)) return false;
   return true;
 }
 
 /// Keeps an exception for the stream's next synchronize().
 void keep_untouchable(const Job& job) noexcept {
   try {
-    if (job.side == Side::to_device)
+    if (job.direction == Direction::to_device)
       throw_error(errc::unreadable_source, "copy", "a page of the source cannot be read: was its file truncated, or its permission taken?");
     throw_error(errc::unwritable_destination, "copy",
                 "a page of the destination cannot be written: was its file truncated, or its permission taken?");
@@ -56,12 +56,11 @@ void keep_untouchable(const Job& job) noexcept {
   }
 }
 
-/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers: to user memory 89 GB/s instead of 48. Into buffers from
-/// a source that is in no cache, 38 instead of 61; but from a source in the cache a tenth to a third more, since the device then reads the
-/// buffer faster.
+/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers. To the host: 89 GB/s instead of 48. To the device: a
+/// tenth to a third faster if a cache holds the source, since the device then reads the buffer faster; else 38 GB/s instead of 61.
 [[nodiscard]] bool writes_past_caches(const Job& job) noexcept {
   const std::size_t bytes = job.transfer.width * job.transfer.height;
-  return job.side == Side::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
+  return job.direction == Direction::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
 }
 
 void move(Job& job, Part part) noexcept {
@@ -77,7 +76,7 @@ void move(Job& job, Part part) noexcept {
     piece.row += start;
     piece.rows = std::min(part_size(job, piece), piece.rows - start);
   }
-  const Transfer rows = job.side == Side::to_device
+  const Transfer rows = job.direction == Direction::to_device
                             ? Transfer{buffer, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows}
                             : Transfer{destination_place(job, piece), job.transfer.to_pitch, buffer, piece.bytes, piece.bytes, piece.rows};
   if (!can_touch(job, rows))
@@ -85,36 +84,45 @@ void move(Job& job, Part part) noexcept {
   else if (rows.height == 1 && writes_past_caches(job))
     copy_streaming(rows.to, rows.from, rows.width);
   else
-    move_rows(rows);
+    copy_rows(rows);
 }
 
 }  // namespace
 
-Job::Job(Slot& of, Side towards, const Transfer& what, Ring& through)
-    : stream{of}, stream_id{of.id.load(std::memory_order_relaxed)}, side{towards}, transfer{what}, ring{through} {
-  if (transfer.width > ring.buffer_bytes)
-    pieces_per_row = (transfer.width + ring.buffer_bytes - 1) / ring.buffer_bytes;
-  else
-    rows_per_piece = std::min(ring.buffer_bytes / transfer.width, transfer.height);
-  count = static_cast<std::uint32_t>(pieces_per_row > 1 ? transfer.height * pieces_per_row
-                                                        : (transfer.height + rows_per_piece - 1) / rows_per_piece);
-  open.store(count + 1, std::memory_order_relaxed);
+Cut cut_for(const Transfer& transfer, std::size_t buffer_bytes) noexcept {
+  if (transfer.width > buffer_bytes) {
+    const std::size_t pieces_per_row = (transfer.width + buffer_bytes - 1) / buffer_bytes;
+    return {1, pieces_per_row, transfer.height * pieces_per_row};
+  }
+  const std::size_t rows_per_piece = std::min(buffer_bytes / transfer.width, transfer.height);
+  return {rows_per_piece, 1, (transfer.height + rows_per_piece - 1) / rows_per_piece};
+}
+
+Job::Job(Slot& of, Direction towards, const Transfer& what, Ring& through)
+    : stream{of},
+      stream_id{of.id.load(std::memory_order_relaxed)},
+      direction{towards},
+      transfer{what},
+      ring{through},
+      cut{cut_for(what, through.buffer_bytes)},
+      count{static_cast<std::uint32_t>(cut.pieces)} {
+  unfinished.store(count + 1, std::memory_order_relaxed);
 }
 
 Piece Job::piece(std::uint32_t index) const noexcept {
-  if (pieces_per_row > 1) {
-    const std::size_t column = index % pieces_per_row * ring.buffer_bytes;
-    return {index / pieces_per_row, 1, column, std::min(ring.buffer_bytes, transfer.width - column)};
+  if (cut.pieces_per_row > 1) {
+    const std::size_t column = index % cut.pieces_per_row * ring.buffer_bytes;
+    return {index / cut.pieces_per_row, 1, column, std::min(ring.buffer_bytes, transfer.width - column)};
   }
-  const std::size_t row = index * rows_per_piece;
-  return {row, std::min(rows_per_piece, transfer.height - row), 0, transfer.width};
+  const std::size_t row = index * cut.rows_per_piece;
+  return {row, std::min(cut.rows_per_piece, transfer.height - row), 0, transfer.width};
 }
 
 bool Job::is_claimable() const noexcept {
-  if (claimed >= enqueued.load(std::memory_order_acquire)) return false;
-  const std::uint64_t next = first_piece + claimed;
-  if (side == Side::to_host) return ring.filled(next).has_reached(Ring::use_of(next));
-  // The stream may never come to a cancelled job, and yet wait for its bytes. An earlier use of the buffer has to be over all the same.
+  if (next_piece >= announced.load(std::memory_order_acquire)) return false;
+  const std::uint64_t next = first_piece + next_piece;
+  if (direction == Direction::to_host) return ring.filled(next).has_reached(Ring::use_of(next));
+  // A cancelled job does not wait for its start, because the stream may already wait for its bytes. Its buffer must still be empty.
   const bool is_started = ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
   return is_started && ring.emptied(next).has_reached(Ring::use_of(next) - 1);
 }
@@ -138,7 +146,7 @@ void cancel(Job& job) noexcept {
 backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {
   const Piece piece = job.piece(index);
   unsigned char* const buffer = job.ring.buffer(job.first_piece + index);
-  const bool to_device = job.side == Side::to_device;
+  const bool to_device = job.direction == Direction::to_device;
   void* const to = to_device ? destination_place(job, piece) : buffer;
   const void* const from = to_device ? buffer : source_place(job, piece);
   if (piece.rows == 1) return backend::copy_async(to, from, piece.bytes, stream);

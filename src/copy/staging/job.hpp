@@ -28,30 +28,37 @@ struct Part {
   std::uint32_t number;
 };
 
+/// How a transfer is cut for buffers of one size.
+struct Cut {
+  std::size_t rows_per_piece;
+  std::size_t pieces_per_row;  // more than 1 where a row is cut
+  std::size_t pieces;
+};
+[[nodiscard]] Cut cut_for(const Transfer& transfer, std::size_t buffer_bytes) noexcept;
+
 struct Job {
-  Job(Slot& of, Side towards, const Transfer& what, Ring& through);
+  Job(Slot& of, Direction towards, const Transfer& what, Ring& through);
 
   Slot& stream;
   const std::uint64_t stream_id;
   const std::uint64_t label = host_function_label;  // goes with an exception of the copy
-  const Side side;
+  const Direction direction;
   const Transfer transfer;
   Ring& ring;
-  std::size_t rows_per_piece = 1;
-  std::size_t pieces_per_row = 1;  // more than 1 where a row is cut
-  std::uint32_t count = 0;         // of pieces
-  std::uint32_t number = 0;        // of the job within its ring
-  std::uint64_t first_piece = 0;   // its number within the ring
+  const Cut cut;
+  const std::uint32_t count;      // of pieces
+  std::uint32_t number = 0;       // of the job among those of its ring and direction
+  std::uint64_t first_piece = 0;  // its number within the ring
 
   // Guarded by StagingWorkers::lock_.
-  std::uint32_t claimed = 0;        // the first piece with parts that no worker has claimed
-  std::uint32_t claimed_parts = 0;  // of that piece
+  std::uint32_t next_piece = 0;  // the first piece with parts that no worker has claimed
+  std::uint32_t next_part = 0;   // the first of those parts
 
-  std::atomic<std::uint32_t> enqueued{0};  // pieces that the stream knows of; workers claim no others
-  std::atomic<std::uint32_t> open{1};      // pieces not yet moved, and 1 for the thread that enqueues
-  std::atomic<bool> cancelled{false};      // a runtime call failed: no thread may touch user memory any more
-  std::atomic<int> moving{0};              // parts that are being moved
-  bool finishes = true;                    // to the host: whether the stream may wait for the job's end
+  std::atomic<std::uint32_t> announced{0};   // pieces that workers may claim
+  std::atomic<std::uint32_t> unfinished{1};  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed
+  std::atomic<bool> cancelled{false};        // a runtime call failed: no thread may touch user memory any more
+  std::atomic<int> moving{0};                // parts that are being moved
+  bool stream_waits_for_end = true;          // or may do so; to the host only
   enum class Memory { unseen, plain, doubtful };
   std::atomic<Memory> memory{Memory::unseen};  // the user's; doubtful memory is looked at again before each part
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The pinned memory that the pieces of one stream's copies go through, and the values by which the stream and the workers know whose turn
-/// each buffer is.
+/// The pinned buffers that the pieces of one stream's copies go through, and the counters that say whether a buffer is full or empty.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -42,9 +41,9 @@ struct Ring {
   unsigned char* data = nullptr;  // of the buffers; null: trimmed. Changes only while the ring is unused, as buffer_bytes does.
   std::size_t buffer_bytes = 0;
 
-  std::mutex mutex;          // held while a copy is enqueued, so that its pieces follow each other in the stream; guards what follows
-  std::uint32_t jobs = 0;    // numbered so far
-  std::uint64_t pieces = 0;  // numbered so far
+  std::mutex mutex;                     // held while a copy is enqueued, so that its pieces follow each other in the stream
+  std::array<std::uint32_t, 2> jobs{};  // numbered so far, to the device and to the host; guarded by mutex
+  std::uint64_t pieces = 0;             // numbered so far; guarded by mutex, but is_unused() may read it once no job is active
 
   std::atomic<int> active{0};         // jobs whose memory, buffers or values a worker or the stream may still touch
   std::atomic<bool> given_up{false};  // a runtime call failed half way: it is not known what the stream waits for
@@ -53,9 +52,9 @@ struct Ring {
   /// A job that counted as active is over.
   void release() noexcept { active.fetch_sub(1, std::memory_order_acq_rel); }
   [[nodiscard]] unsigned char* buffer(std::uint64_t piece) const noexcept { return data + piece % buffers_per_ring * buffer_bytes; }
-  /// Reaches a job's number when the stream has come to that job.
+  /// Reaches the number of a job to the device when the stream has come to that job.
   [[nodiscard]] Value started() const noexcept { return Value{values}; }
-  /// Reaches a job's number when all bytes of that job are in the user's memory.
+  /// Reaches the number of a job to the host when all bytes of that job are in the user's memory.
   [[nodiscard]] Value finished() const noexcept { return Value{values + value_distance}; }
   /// Reaches use_of(piece) when the piece's bytes are in its buffer.
   [[nodiscard]] Value filled(std::uint64_t piece) const noexcept { return Value{values + value_distance * (2 + piece % buffers_per_ring)}; }

@@ -7,6 +7,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
+#include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -70,9 +71,8 @@ StagingOptions StagingRings::options() {
   return *options_;
 }
 
-/// The stream's own ring, else the smallest unused one whose buffers are large enough, else null. It is not enough that the workers are
-/// done with a ring: its last stream may still have to read the buffers, and the next stream would wait behind that, perhaps for good where
-/// both share a hardware channel.
+/// The stream's own ring, else the smallest unused one whose buffers are large enough, else null. An unused ring must also have been read
+/// by its last stream. Otherwise the next stream would wait for that stream, perhaps for good where both share a hardware channel.
 Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t buffer_bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
@@ -88,6 +88,7 @@ Ring& StagingRings::make_ring(std::size_t buffer_bytes, const char* operation) {
   const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
+    rings_.reserve(rings_.size() + 1);  // so that little can fail once the values are there
     void* values = nullptr;
     check(backend::malloc_host(values, Ring::values_bytes), operation);
     std::memset(values, 0, Ring::values_bytes);
@@ -102,12 +103,12 @@ Ring& StagingRings::make_ring(std::size_t buffer_bytes, const char* operation) {
 }
 
 /// A power of 2, so that a ring can serve many copies.
-std::size_t StagingRings::buffer_bytes_for(std::size_t bytes) const {
+std::size_t StagingRings::buffer_bytes_for(const Transfer& transfer) const {
   std::size_t buffer = smallest_buffer;
   // A sixteenth of the copy, so that the device starts early.
-  while (buffer * 2 <= options_->chunk && buffer * 16 < bytes) buffer *= 2;
+  while (buffer * 2 <= options_->chunk && buffer * 16 < transfer.bytes()) buffer *= 2;
   // At most so many pieces as a channel takes at once, because a full channel holds the caller. One ring may be half of all memory.
-  while (buffer * most_pieces < bytes && buffer * 2 * buffers_per_ring <= options_->memory / 2) buffer *= 2;
+  while (cut_for(transfer, buffer).pieces > most_pieces && buffer * 2 * buffers_per_ring <= options_->memory / 2) buffer *= 2;
   return buffer;
 }
 
@@ -119,11 +120,11 @@ void StagingRings::start_workers(const char* operation) {
   started_ = true;
 }
 
-Ring& StagingRings::ring_for(const Slot& slot, std::size_t bytes, const char* operation) {
+Ring& StagingRings::ring_for(const Slot& slot, const Transfer& transfer, const char* operation) {
   const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
   const std::lock_guard lock{mutex_};
   start_workers(operation);
-  std::size_t buffer_bytes = buffer_bytes_for(bytes);
+  std::size_t buffer_bytes = buffer_bytes_for(transfer);
   Ring* ring = find_ring(id, buffer_bytes);
   // Above the limit a stream gets smaller buffers, if need be the smallest: slower, but it never waits for another stream.
   while (ring == nullptr && buffer_bytes > smallest_buffer && pinned_ + buffer_bytes * buffers_per_ring > options_->memory) {
@@ -140,6 +141,7 @@ void StagingRings::trim() {
   std::vector<void*> unused;
   {
     const std::lock_guard lock{mutex_};
+    unused.reserve(rings_.size());  // before anything is taken out
     for (const auto& ring : rings_) {
       if (ring->data == nullptr || !ring->is_unused()) continue;
       unused.push_back(std::exchange(ring->data, nullptr));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "copy/staging/ring.hpp"
+#include "copy/transfer.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/staging.hpp>
@@ -21,14 +22,14 @@ class StagingRings {
   void configure(const StagingOptions& options);
   [[nodiscard]] StagingOptions options();
   /// A ring for the stream's next copy, with one more active job. The first call starts the workers.
-  [[nodiscard]] Ring& ring_for(const Slot& slot, std::size_t bytes, const char* operation);
+  [[nodiscard]] Ring& ring_for(const Slot& slot, const Transfer& transfer, const char* operation);
   /// Frees the buffers of unused rings.
   void trim();
 
  private:
   void fill_in_options();
   void start_workers(const char* operation);
-  [[nodiscard]] std::size_t buffer_bytes_for(std::size_t bytes) const;
+  [[nodiscard]] std::size_t buffer_bytes_for(const Transfer& transfer) const;
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t buffer_bytes);
   [[nodiscard]] Ring& make_ring(std::size_t buffer_bytes, const char* operation);
 

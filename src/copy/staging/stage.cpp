@@ -24,20 +24,20 @@ class ValueStaging {
 
   /// Returns the first failure; pieces up to that one may be enqueued.
   [[nodiscard]] backend::status enqueue(bool may_read_now) {
-    const bool to_device = job_->side == Side::to_device;
+    const bool to_device = job_->direction == Direction::to_device;
     backend::status s = to_device ? announce_start(may_read_now) : backend::ok;
     for (std::uint32_t index = 0; s == backend::ok && index < job_->count; ++index) s = to_device ? send(index) : fetch(index);
     if (s == backend::ok && !to_device) s = backend::stream_wait_value(stream_, ring_.finished().place(), job_->number);
     return s;
   }
 
-  /// After a failure. The stream may already wait for the bytes of the last announced piece, so the workers let it go on, in the order of
-  /// their jobs, without moving any byte.
+  /// After a failure. The stream may already wait for the bytes of the last announced piece, so the workers set the
+  /// values of announced pieces, in order, without touching user memory.
   void give_up() noexcept {
-    job_->finishes = announced_ == job_->count;  // the stream waits for the end only if all pieces were enqueued
+    job_->stream_waits_for_end = announced_ == job_->count;  // the stream waits for the end only if all pieces were enqueued
     ring_.given_up.store(true, std::memory_order_release);
     ring_.active.fetch_add(1, std::memory_order_relaxed);
-    job_->open.fetch_sub(job_->count - announced_, std::memory_order_acq_rel);
+    job_->unfinished.fetch_sub(job_->count - announced_, std::memory_order_acq_rel);
     cancel(*job_);
     staging_workers().rouse();
   }
@@ -51,7 +51,7 @@ class ValueStaging {
     return backend::ok;
   }
   void announce_piece() {
-    job_->enqueued.store(++announced_, std::memory_order_release);
+    job_->announced.store(++announced_, std::memory_order_release);
     staging_workers().rouse();
   }
   [[nodiscard]] backend::status wait_for(Value value, std::uint32_t number) noexcept {
@@ -122,9 +122,9 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   };
   try {
     for (std::uint32_t index = 0; index < job->count; ++index) {
-      if (job->side == Side::to_device) enqueue(index, move_piece);
+      if (job->direction == Direction::to_device) enqueue(index, move_piece);
       check(copy_piece(*job, index, stream), operation);
-      if (job->side == Side::to_host) enqueue(index, move_piece);
+      if (job->direction == Direction::to_host) enqueue(index, move_piece);
     }
     enqueue(0, release_ring);
   } catch (...) {
@@ -137,12 +137,12 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   }
 }
 
-/// Numbers a job for a ring that counts it as active. If no job can be made, the ring no longer does. The workers know the job, but leave
-/// it alone until a piece is announced. Requires: ring.mutex is held.
-[[nodiscard]] JobPtr make_job(Slot& slot, Side side, const Transfer& transfer, Ring& ring, bool with_values) try {
-  const auto job = std::make_shared<Job>(slot, side, flattened(transfer), ring);
+/// Makes and numbers a job. The caller has added 1 to ring.active; an exception takes it off again. Workers know the job, but leave it
+/// alone until a piece is announced. Requires: ring.mutex is held.
+[[nodiscard]] JobPtr make_job(Slot& slot, Direction direction, const Transfer& transfer, Ring& ring, bool with_values) try {
+  const auto job = std::make_shared<Job>(slot, direction, transfer, ring);
   if (with_values) staging_workers().add(job);
-  job->number = ++ring.jobs;
+  job->number = ++ring.jobs[direction == Direction::to_host];
   job->first_piece = std::exchange(ring.pieces, ring.pieces + job->count);
   return job;
 } catch (...) {
@@ -152,16 +152,17 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
 
 }  // namespace
 
-void stage(Slot& slot, const Transfer& transfer, Side side, bool may_read_now, const char* operation) {
-  const bool with_values = has_stream_values(slot.device);  // asked first: it may fail, and nothing may once the job has a number
+void stage(Slot& slot, const Transfer& transfer, Direction direction, bool may_read_now, const char* operation) {
+  const Transfer flat = flattened(transfer);
+  const bool with_values = has_stream_values(slot.device);  // asked before the job has a number: if this throws, there is nothing to undo
   for (;;) {
-    Ring& ring = staging_rings().ring_for(slot, transfer.bytes(), operation);
+    Ring& ring = staging_rings().ring_for(slot, flat, operation);
     const std::lock_guard in_order{ring.mutex};
     if (ring.given_up.load(std::memory_order_acquire)) {  // by another thread, while this one waited for the mutex
       ring.release();
       continue;
     }
-    const JobPtr job = make_job(slot, side, transfer, ring, with_values);
+    const JobPtr job = make_job(slot, direction, flat, ring, with_values);
     if (with_values)
       stage_with_values(job, slot.handle, may_read_now && ring.active.load(std::memory_order_acquire) == 1, operation);
     else

@@ -21,6 +21,6 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Enqueues the transfer. `may_read_now`: the stream has nothing ahead, so that workers may read the source at once.
 /// Requires: the host's side is pageable memory, or pinned in parts; the stream's device is current.
-void stage(Slot& slot, const Transfer& transfer, Side side, bool may_read_now, const char* operation);
+void stage(Slot& slot, const Transfer& transfer, Direction direction, bool may_read_now, const char* operation);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

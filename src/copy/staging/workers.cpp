@@ -37,20 +37,20 @@ JobPtr StagingWorkers::claim(Part& part) {
   const auto found = std::find_if(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->is_claimable(); });
   if (found == jobs_.end()) return nullptr;
   Job& job = **found;
-  const std::uint32_t parts = part_count(job, job.piece(job.claimed));
-  part = {job.claimed, job.claimed_parts++};
+  const std::uint32_t parts = part_count(job, job.piece(job.next_piece));
+  part = {job.next_piece, job.next_part++};
   if (part.number == 0) job.ring.parts_left[(job.first_piece + part.piece) % buffers_per_ring].store(parts, std::memory_order_relaxed);
-  if (job.claimed_parts == parts) {
-    ++job.claimed;
-    job.claimed_parts = 0;
+  if (job.next_part == parts) {
+    ++job.next_piece;
+    job.next_part = 0;
   }
   return *found;
 }
 
 void StagingWorkers::finish_one(const JobPtr& job) {
-  if (job->open.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // Only for a job that the stream waits for: the value may already be at a later job's number.
-  if (job->side == Side::to_host && job->finishes) job->ring.finished().set(job->number);
+  if (job->unfinished.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  // Not for a cancelled job: no stream waits for its end, and a later job may have raised the value already.
+  if (job->direction == Direction::to_host && job->stream_waits_for_end) job->ring.finished().set(job->number);
   {
     const std::lock_guard lock{lock_};
     jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
@@ -78,7 +78,7 @@ void StagingWorkers::move_part(const JobPtr& job, Part part) {
   Ring& ring = job->ring;
   const std::uint64_t piece = job->first_piece + part.piece;
   if (ring.parts_left[piece % buffers_per_ring].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  (job->side == Side::to_device ? ring.filled(piece) : ring.emptied(piece)).set(Ring::use_of(piece));
+  (job->direction == Direction::to_device ? ring.filled(piece) : ring.emptied(piece)).set(Ring::use_of(piece));
   finish_one(job);
 }
 

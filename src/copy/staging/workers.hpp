@@ -38,7 +38,7 @@ class StagingWorkers {
   void watch(std::chrono::steady_clock::duration unsuccessful);
   void sleep(std::uint32_t seen);
 
-  SpinLock lock_;                         // held for a few loads, so that no worker sleeps over it
+  SpinLock lock_;                         // held while the list is searched or changed
   std::deque<JobPtr> jobs_;               // in the order of submission
   bool is_watched_ = false;               // a worker keeps looking at the values that devices change
   std::atomic<std::uint32_t> signal_{0};  // changes when there may be something to do

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The host backend's engine: it runs the streams' task queues on threads, as many as there are queues with a task that can run.
+/// The host backend's engine runs the streams' task queues on threads. At most as many queues run at a time as the machine has cores, and
+/// one more for each task that is blocked or takes longer than 10 ms. A "core" here is a permit to run: no thread is bound to a processor.
 #pragma once
 
 #include "task_queue.hpp"
@@ -15,7 +16,7 @@ inline constexpr int greatest_priority = -1;
 /// Starts the engine's first threads, with which every queue is run sooner or later, even if no further thread can be created.
 /// @throws std::bad_alloc if they cannot be created
 void start_engine();
-/// Makes a ready queue run: at once if a core is free or no running task makes progress, else when its turn comes.
+/// Makes a ready queue run: at once if a core is free. Else the next free worker runs it, or the monitor finds it a core.
 /// Requires: start_engine() has succeeded.
 void start(TaskQueuePtr queue) noexcept;
 

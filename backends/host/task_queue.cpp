@@ -72,7 +72,8 @@ bool TaskQueue::try_to_rest() noexcept {
 
 Task& TaskQueue::front() noexcept {
   const std::uint64_t done = completed_.load(std::memory_order_relaxed);
-  if (done == first_end_) {  // not "at each multiple": a Wait that holds the queue up is asked for twice
+  // Compared with first_end_, since `done % size == 0` would free a block twice: front() is called again for a Wait that parked the queue.
+  if (done == first_end_) {
     first_end_ += TaskBlock::size;
     std::unique_ptr<TaskBlock> emptied{std::exchange(first_, first_->next)};
     const std::lock_guard lock{lock_};
@@ -90,10 +91,10 @@ void TaskQueue::complete_one() noexcept {
 }
 
 void TaskQueue::wake_waiters() noexcept {
-  for (TaskQueueList woken = take_woken(); !woken.is_empty();) host::start(woken.pop_front());
+  for (TaskQueueList woken = wake_and_take(); !woken.is_empty();) host::start(woken.pop_front());
 }
 
-TaskQueueList TaskQueue::take_woken() noexcept {
+TaskQueueList TaskQueue::wake_and_take() noexcept {
   const std::lock_guard lock{waiters_mutex_};
   const std::uint64_t done = completed();
   std::uint64_t first = none;

@@ -114,7 +114,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   void complete_one() noexcept;
   void wake_waiters() noexcept;
   /// Wakes the threads in `wait_until`, and removes the parked queues whose number is complete.
-  [[nodiscard]] TaskQueueList take_woken() noexcept;
+  [[nodiscard]] TaskQueueList wake_and_take() noexcept;
   /// Parks a queue behind this one until `number` is complete. False, and nothing changed, if it is complete already.
   [[nodiscard]] bool park(TaskQueuePtr queue, std::uint64_t number) noexcept;
   /// Announces a waiter for `number`; false if `number` is complete already. Requires: waiters_mutex_ is held.
@@ -125,7 +125,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
 
   detail::SpinLock lock_;                    // guards the end of the queue, busy_ and room_until_
   std::atomic<bool> may_be_full_{false};     // beside the lock, which a submission takes next: so the check costs nothing
-  std::uint64_t room_until_ = most_pending;  // from this number on, a submission must look at completed_
+  std::uint64_t room_until_ = most_pending;  // a submission that adds a block from this number on looks at completed_
   bool busy_ = false;                        // a worker runs the queue, or the queue waits for a worker or another queue
   TaskBlock* last_ = nullptr;
   TaskBlock* spare_ = nullptr;                           // one empty block, kept for the next one that is needed
@@ -138,7 +138,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   std::mutex waiters_mutex_;  // guards all of the following members
   std::condition_variable waiters_wake_;
   static constexpr std::uint64_t none = ~std::uint64_t{0};
-  std::atomic<std::uint64_t> first_awaited_{none};  // the smallest number that a waiter waits for, or a smaller one
+  std::atomic<std::uint64_t> first_awaited_{none};  // a lower bound of the numbers that are waited for
   TaskQueueList parked_;                            // the queues that wait for this one
 
   TaskQueuePtr next_;             // in the list that this queue is in

@@ -181,8 +181,8 @@ void forget_complete(std::vector<StreamRef>& others) {
   });
 }
 
-/// The data of a postponed free.
-struct LaterFree {
+/// A free that cannot be done from the caller's list of users: the list is copied.
+struct DeferredFree {
   StreamUse own;
   std::vector<StreamUse> others;
   void* pointer;
@@ -198,8 +198,8 @@ struct LaterFree {
   return block;
 }
 
-void free_later(const Postponed& item) noexcept {
-  const std::unique_ptr<LaterFree> later{static_cast<LaterFree*>(item.handle)};
+void run_deferred_free(const Postponed& item) noexcept {
+  const std::unique_ptr<DeferredFree> later{static_cast<DeferredFree*>(item.handle)};
   free_now({later->pointer, item.device, later->own, later->others.data(), later->others.size()});
 }
 
@@ -241,9 +241,9 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   if (mode == Release::never) return;
   if (mode == Release::now && others.empty()) return free_now({pointer, device, use_of(stream), nullptr, 0});
   try {
-    auto later = std::make_unique<LaterFree>(LaterFree{use_of(stream), {}, pointer});
+    auto later = std::make_unique<DeferredFree>(DeferredFree{use_of(stream), {}, pointer});
     for (const StreamRef other : others) later->others.push_back(use_of(other));
-    release({free_later, later.release(), device});
+    release({run_deferred_free, later.release(), device});
   } catch (const std::bad_alloc&) {  // the block is leaked: there is no memory for the list of its users
   }
 }

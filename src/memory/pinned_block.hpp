@@ -12,7 +12,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A stream that a block waits for: while the block is in use by its name, and after that by an event recorded on the stream.
+/// A stream that a block waits for. While the block is in use, slot and id say which; after that, an event recorded on the stream does.
 struct PendingUse {
   StreamUse use;
   native::event event{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The books of the pinned pool: which blocks there are, on which shelf the cached ones lie, and how many bytes that makes.
+/// Bookkeeping of the pinned pool: which blocks there are, on which shelf the cached ones lie, and how many bytes that makes.
 #pragma once
 
 #include "base/counters.hpp"

@@ -78,7 +78,7 @@ StreamRef StreamRef::per_thread_default(Device device) {
   if (slot == nullptr) {
     detail::Slot* const fresh = detail::take_slot();
     detail::make_default(*fresh, call.device(), backend::per_thread_default_stream());
-    fresh->thread = detail::this_thread_mark();
+    fresh->thread = detail::this_thread_id();
     detail::publish_default(fresh);
     slot = fresh;
   }

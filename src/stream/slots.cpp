@@ -139,7 +139,7 @@ struct FoundSlots {
 
 }  // namespace
 
-const void* this_thread_mark() noexcept { return &thread_mark; }
+const void* this_thread_id() noexcept { return &thread_mark; }
 
 Slot* take_slot() {
   {

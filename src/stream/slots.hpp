@@ -12,12 +12,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A slot goes unused -> live -> ending -> unused. If the native stream lives on without a Stream, it goes ending -> resting -> live again.
+/// A slot goes unused -> live -> ending, and then
+/// * -> unused, if nothing refers to it any more;
+/// * -> ended -> unused, if Stream objects still refer to it although its native stream was destroyed;
+/// * -> resting, if its native stream may live on without a Stream; from there -> live again, or -> unused to make room.
 enum class SlotState : unsigned char {
   unused,
   live,
   ending,   // no new Stream may refer to it; the later part of retire_slot() is under way or postponed
-  resting,  // it keeps an exception for the next wrapper of its handle
+  resting,  // the next wrapper of its handle uses it again; it may keep an exception for that wrapper
   ended,    // its native stream was destroyed, but Stream objects still refer to it
 };
 
@@ -40,10 +43,10 @@ struct Slot : StreamSlot {
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
-  const void* thread = nullptr;             // of a thread's own default stream: this_thread_mark() of that thread
+  const void* thread = nullptr;             // of a thread's own default stream: this_thread_id() of that thread
   std::atomic<bool> mark_requested{false};  // see request_mark()
 
-  // The lock in uses.cpp guards the following members, up to memory_uses.
+  // The lock in uses.cpp guards the following members, up to memory_uses, while an id leads to the slot.
   native::event mark{};              // the last mark, perhaps not complete yet
   std::uint64_t marks = 0;           // how many were made so far
   std::uint64_t marks_complete = 0;  // all up to this one are complete
@@ -53,7 +56,7 @@ struct Slot : StreamSlot {
 };
 
 /// An address that differs between threads that are alive.
-[[nodiscard]] const void* this_thread_mark() noexcept;
+[[nodiscard]] const void* this_thread_id() noexcept;
 
 /// A native stream and its properties, which its slot repeats.
 struct NativeStream {

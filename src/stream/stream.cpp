@@ -36,7 +36,8 @@ void refuse_in_capture(const StreamCall& call) {
   refuse_in_capture(call.slot(), call.operation(), "the stream is being captured: nothing runs before the graph is launched");
 }
 
-/// Waits for the stream, whose device is current only here. Returns the slot.
+/// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device
+/// current again.
 Slot& synchronize_slot(StreamRef stream) {
   const StreamCall call{stream, waiting};
   refuse_in_capture(call);

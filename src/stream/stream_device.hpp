@@ -14,7 +14,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// A thread's default stream has a handle that means "of the calling thread": another thread's stream is refused.
 /// @throws errc::invalid_argument
 inline void require_own_thread(const Slot& slot, const char* operation) {
-  if (slot.thread != nullptr && slot.thread != this_thread_mark()) [[unlikely]]
+  if (slot.thread != nullptr && slot.thread != this_thread_id()) [[unlikely]]
     throw_error(
         errc::invalid_argument, operation,
         "the stream is another thread's default stream, and its handle would mean this thread's: record an event there, and use that");

@@ -33,7 +33,8 @@ struct Registry {
 };
 Registry& registry() { return immortal<Registry>(); }
 
-/// Ends all views of the stream. If it has uses, an open entry stays for them. Without memory for the entry they are lost.
+/// Ends all views of the stream. If the stream has uses, an open entry stays for them. If there is no memory for the entry, the uses are
+/// lost: memory that waits for this stream is never reused.
 std::uint64_t begin_retiring(Slot& slot) noexcept {
   const std::lock_guard lock{registry().lock};
   const std::uint64_t id = slot.id.exchange(0, std::memory_order_acq_rel);
@@ -131,7 +132,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // another thread holds it for a runtime call or two
   if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_end(slot), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
-  if (slot.thread == this_thread_mark()) let_thread_end(slot);
+  if (slot.thread == this_thread_id()) let_thread_end(slot);
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;

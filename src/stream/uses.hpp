@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which streams may still work on a piece of memory, also after these streams ended. Counting a use makes no runtime call. The use becomes
+/// Which streams may still work on some memory, also after these streams ended. Counting a use makes no runtime call. The use becomes
 /// an event when the memory is given back or when the stream ends, whichever comes first: a stream that ends while memory counts a use of
 /// it leaves one event behind, recorded after its last work.
 #pragma once
@@ -41,7 +41,7 @@ class HeldStream {
   /// False if the stream had ended already.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
   /// False for another thread's own default stream: its handle means something else here, so that nothing can be recorded on it.
-  [[nodiscard]] bool is_reachable() const noexcept { return slot_->thread == nullptr || slot_->thread == this_thread_mark(); }
+  [[nodiscard]] bool is_reachable() const noexcept { return slot_->thread == nullptr || slot_->thread == this_thread_id(); }
   [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
   [[nodiscard]] int device() const noexcept { return slot_->device; }
   [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
@@ -85,8 +85,8 @@ struct Remainder {
 [[nodiscard]] Remainder::State poll_remainder(StreamUse use) noexcept;
 
 /// Ends all views of a slot, leaves an event for the uses of its stream, destroys the attachments, destroys the stream if the slot owns it,
-/// and frees the slot. Inside a host function only the first step is done at once; the later steps are queued for the next call from
-/// another thread.
+/// and frees the slot or lets it rest. Inside a host function only the views end at once, and the uses of a borrowed stream count as lost;
+/// the other steps are queued for the next call from another thread.
 void retire_slot(Slot* slot) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -125,7 +125,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_query = ends_with(call, "Query");
   // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot query, and takes another one.
   const std::string_view during = what;
-  const bool looks_around = during.find("PinnedBuffer") != during.npos || during == "trim_pinned" || during == "fill, 12 bytes" ||
+  const bool looks_around = during.find("PinnedBuffer") != during.npos || during == "PinnedPool::trim" || during == "fill, 12 bytes" ||
                             during.find("overlap, ") != during.npos;
   const bool is_look = looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") || ends_with(call, "EventRecord") ||
                                         ends_with(call, "EventCreateWithFlags") || ends_with(call, "StreamIsCapturing"));
@@ -149,7 +149,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
 
 void Checker::finish() {
   // Freeing pinned blocks returns the events that guard their reuse.
-  static_cast<void>(attempt("trim_pinned", [] {
+  static_cast<void>(attempt("PinnedPool::trim", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
     Staging::trim();
     PinnedPool::trim();

@@ -3,9 +3,7 @@
 
 # All of a release but the tag: the tarball, built, tested, used and installed without git.
 part_tarball() {
-  need cmake command -v cmake
-  need make command -v make
-  need_clang
+  need_consumers
   CXX=g++ scripts/release --rehearse
 }
 
@@ -58,9 +56,7 @@ part_sweep_long() {
 # Other people's builds of a library that was optimised at link time.
 part_consumers_lto() {
   need_build_tools
-  need cmake command -v cmake
-  need make command -v make
-  need_clang
+  need_consumers
   CXX=g++ configure consumers_lto -Dgpu_backend=host -Ddefault_library=static -Db_lto=true -Dbuildtype=release -Dbenchmarks=disabled
   ninja -C build-ci/consumers_lto
   run_tests build-ci/consumers_lto --suite consumers --suite examples

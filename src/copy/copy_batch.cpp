@@ -4,7 +4,6 @@
 #include "base/check.hpp"
 #include "copy/run.hpp"
 
-#include <algorithm>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {

@@ -14,14 +14,9 @@ namespace {
 
 [[nodiscard]] Direction direction_of(Facts& facts) { return is_host(facts.to_kind()) ? Direction::to_host : Direction::to_device; }
 
-[[nodiscard]] backend::status call_runtime(const Transfer& t, native::stream stream) noexcept {
-  return t.height == 1 ? backend::copy_async(t.to, t.from, t.width, stream)
-                       : backend::copy_2d_async(t.to, t.to_pitch, t.from, t.from_pitch, t.width, t.height, stream);
-}
-
 /// False if the runtime refused the memory. Runtimes refuse a range that begins in one registration and ends outside it.
 [[nodiscard]] bool try_direct(const CopyRequest& request, Facts& facts) {
-  const backend::status s = call_runtime(request.transfer, facts.slot().handle);
+  const backend::status s = enqueue_transfer(request.transfer, facts.slot().handle);
   if (s == backend::ok) return true;
   if (backend::classify(s) != errc::invalid_argument) throw_status(s, facts.operation());
   backend::forget_error(s);
@@ -37,7 +32,7 @@ namespace {
     if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.call(), request.transfer.bytes());
     if (facts.may_be_pinned_in_parts()) return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
   }
-  check(call_runtime(request.transfer, facts.slot().handle), facts.operation());
+  check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
   return CopyResult::direct;
 }
 
@@ -69,7 +64,7 @@ namespace {
 }
 
 [[nodiscard]] CopyResult run_blocked(const CopyRequest& request, Facts& facts) {
-  check(call_runtime(request.transfer, facts.slot().handle), facts.operation());
+  check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
   // Where the device or the backend reads pageable memory itself, the call does not hold the caller.
   const bool returns_early = facts.runtime_takes_any_memory() || (facts.device_reads_pageable() && !facts.is_capturing());
   if (returns_early) check(backend::stream_synchronize(facts.slot().handle), facts.operation());

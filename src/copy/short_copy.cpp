@@ -112,11 +112,6 @@ void copy_to_device(const Transfer& t, unsigned char* block, native::stream stre
   }
 }
 
-[[nodiscard]] backend::status copy_from_device(unsigned char* block, const Transfer& t, native::stream stream) noexcept {
-  if (t.height == 1) return backend::copy_async(block, t.from, t.width, stream);
-  return backend::copy_2d_async(block, t.width, t.from, t.from_pitch, t.width, t.height, stream);
-}
-
 }  // namespace
 
 ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Direction direction, const char* operation) {
@@ -135,7 +130,8 @@ ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Direction directi
     copy_to_device(transfer, block, slot.handle, operation);
     return ShortCopy::done;
   }
-  check(copy_from_device(block, transfer, slot.handle), operation);
+  const Transfer to_block{block, transfer.width, transfer.from, transfer.from_pitch, transfer.width, transfer.height};
+  check(enqueue_transfer(to_block, slot.handle), operation);
   // The system is asked while the device works. If the device takes longer than `patience`, the copy is staged instead.
   if (!looks_usable() || !finishes_soon(slot, operation)) return ShortCopy::not_possible;
   copy_rows({transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});

@@ -2,7 +2,7 @@
 /// Rows of bytes from one place to another: what every copy comes down to.
 #pragma once
 
-#include <runnel/config.hpp>
+#include <runnel/detail/backend.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -29,6 +29,12 @@ struct Transfer {
     t.height = 1;
   }
   return t;
+}
+
+/// Enqueues the transfer as one copy of the runtime.
+[[nodiscard]] inline backend::status enqueue_transfer(const Transfer& t, native::stream stream) noexcept {
+  return t.height == 1 ? backend::copy_async(t.to, t.from, t.width, stream)
+                       : backend::copy_2d_async(t.to, t.to_pitch, t.from, t.from_pitch, t.width, t.height, stream);
 }
 
 /// Copies the bytes in the calling thread. Requires: both sides are host memory.

@@ -146,12 +146,9 @@ void cancel(Job& job) noexcept {
 backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {
   const Piece piece = job.piece(index);
   unsigned char* const buffer = job.ring.buffer(job.first_piece + index);
-  const bool to_device = job.direction == Direction::to_device;
-  void* const to = to_device ? destination_place(job, piece) : buffer;
-  const void* const from = to_device ? buffer : source_place(job, piece);
-  if (piece.rows == 1) return backend::copy_async(to, from, piece.bytes, stream);
-  return backend::copy_2d_async(to, to_device ? job.transfer.to_pitch : piece.bytes, from,
-                                to_device ? piece.bytes : job.transfer.from_pitch, piece.bytes, piece.rows, stream);
+  if (job.direction == Direction::to_device)
+    return enqueue_transfer({destination_place(job, piece), job.transfer.to_pitch, buffer, piece.bytes, piece.bytes, piece.rows}, stream);
+  return enqueue_transfer({buffer, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows}, stream);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

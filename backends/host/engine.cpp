@@ -2,6 +2,7 @@
 #include "engine.hpp"
 
 #include "base/immortal.hpp"
+#include "base/sync.hpp"
 #include "spin.hpp"
 
 #include <pthread.h>
@@ -50,12 +51,12 @@ class Worker {
   }
 
   TaskQueuePtr given_;  // handed over while this worker is idle; assigned_ announces it
-  std::atomic<bool> assigned_{false};
-  std::atomic<bool> has_core_{true};    // the worker counts against the cores; the monitor takes the core away
-  std::atomic<std::uint32_t> task_{1};  // changes with every task, and with every queue that is handed over
-  std::atomic<bool> asleep_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_;
+  sync::Atomic<bool> assigned_{false};
+  sync::Atomic<bool> has_core_{true};    // the worker counts against the cores; the monitor takes the core away
+  sync::Atomic<std::uint32_t> task_{1};  // changes with every task, and with every queue that is handed over
+  sync::Atomic<bool> asleep_{false};
+  sync::Mutex mutex_;
+  sync::ConditionVariable wake_;
 
   // In the engine's lists, which its lock guards.
   Worker* next_ = nullptr;
@@ -121,15 +122,15 @@ class Engine {
   ///@}
   void monitor() noexcept;
 
-  std::mutex mutex_;
+  sync::Mutex mutex_;
   std::array<TaskQueueList, 3> ready_;  // by priority
-  std::atomic<int> best_ready_{none};
+  sync::Atomic<int> best_ready_{none};
   const int cores_ = count_cores();
   int free_cores_ = cores_;
   Worker* workers_ = nullptr;
   Worker* idle_ = nullptr;
   int idle_count_ = 0;
-  std::condition_variable monitor_wake_;
+  sync::ConditionVariable monitor_wake_;
   bool monitor_started_ = false;
 };
 
@@ -138,7 +139,7 @@ Engine& engine() { return detail::immortal<Engine>(); }
 }  // namespace
 
 void start_engine() {
-  static constinit std::atomic<bool> started{false};
+  static constinit sync::Atomic<bool> started{false};
   if (started.load(std::memory_order_acquire)) return;
   engine().start_first_threads();
   started.store(true, std::memory_order_release);
@@ -240,7 +241,7 @@ void Engine::start_first_threads() {
   const std::lock_guard lock{mutex_};
   if (!monitor_started_) {
     try {
-      std::thread{[this] { monitor(); }}.detach();
+      sync::Thread{[this] { monitor(); }}.detach();
     } catch (const std::system_error&) {
       throw std::bad_alloc{};
     }
@@ -293,7 +294,7 @@ void Engine::launch_worker(TaskQueuePtr& queue) {
   auto worker = std::make_unique<Worker>();
   const bool is_idle = queue == nullptr;
   if (is_idle) worker->has_core_.store(false, std::memory_order_relaxed);
-  std::thread thread{[self = worker.get(), first = queue]() mutable {
+  sync::Thread thread{[self = worker.get(), first = queue]() mutable {
     self->loop(std::move(first));
     delete self;
   }};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include "base/sync.hpp"
+
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -34,7 +36,7 @@ struct native::host_event {
   }
 
   const backend::EventKind kind;
-  mutable std::mutex mutex;  // two threads may record at once: one of the two marks stays, undivided
+  mutable sync::Mutex mutex;  // two threads may record at once: one of the two marks stays, undivided
   host::Mark mark;
 };
 

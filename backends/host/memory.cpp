@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/immortal.hpp"
+#include "base/sync.hpp"
 #include "state.hpp"
 
 #include <algorithm>
@@ -58,10 +59,10 @@ class PendingFrees {
 
 /// All blocks that were allocated or registered here. All other memory is pageable.
 struct Blocks {
-  std::shared_mutex mutex;
+  sync::SharedMutex mutex;
   BlockMap by_address;
   std::array<PendingFrees, most_devices> pending;  // by device
-  std::atomic<std::size_t> without_task{0};        // frees that wait for an idle device
+  sync::Atomic<std::size_t> without_task{0};       // frees that wait for an idle device
 };
 Blocks& blocks() { return detail::immortal<Blocks>(); }
 [[nodiscard]] PendingFrees& pending_of(int device) { return blocks().pending[static_cast<std::size_t>(device)]; }

@@ -5,6 +5,8 @@
 #include "engine.hpp"
 #include "task_queue.hpp"
 
+#include "base/sync.hpp"
+
 #include <runnel/detail/backend.hpp>
 
 #include <algorithm>
@@ -53,11 +55,11 @@ template <class F>
 inline constexpr int most_devices = 16;
 
 struct HostDevice {
-  std::mutex mutex;  // guards the lists, and the order of submissions to the default stream and to blocking streams
+  sync::Mutex mutex;  // guards the lists, and the order of submissions to the default stream and to blocking streams
   std::list<native::host_stream*> streams;
-  std::list<native::host_stream*> leaving;                    // destroyed, but with work left: the default stream waits for that, too
-  std::atomic<native::host_stream*> default_stream{nullptr};  // created at first use by host::resolve, without the lock
-  std::atomic<std::size_t> allocated{0};                      // bytes of device memory in use
+  std::list<native::host_stream*> leaving;                     // destroyed, but with work left: the default stream waits for that, too
+  sync::Atomic<native::host_stream*> default_stream{nullptr};  // created at first use by host::resolve, without the lock
+  sync::Atomic<std::size_t> allocated{0};                      // bytes of device memory in use
 
   /// Calls `f(stream)` for each stream that has work or may get some. Requires: the lock is held.
   template <class F>
@@ -98,7 +100,7 @@ class OrderedSubmission {
   explicit OrderedSubmission(native::host_stream& stream);
 
  private:
-  std::unique_lock<std::mutex> lock_;
+  std::unique_lock<sync::Mutex> lock_;
 };
 
 template <class F>

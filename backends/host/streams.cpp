@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include "base/sync.hpp"
 #include "base/thread_end.hpp"
 
 #include <unistd.h>
@@ -30,10 +31,10 @@ constinit char per_thread_mark = 0;
 
 /// Not std::call_once: with ThreadSanitizer that hangs after the constructor of the stream has thrown.
 native::host_stream& default_of(int ordinal) {
-  std::atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
+  sync::Atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
   if (native::host_stream* const stream = place.load(std::memory_order_acquire)) [[likely]]
     return *stream;
-  static constinit std::mutex making;
+  static constinit sync::Mutex making;
   const std::lock_guard lock{making};
   if (place.load(std::memory_order_relaxed) == nullptr)
     place.store(new native::host_stream{ordinal, 0, true, true}, std::memory_order_release);

@@ -6,15 +6,14 @@
 #pragma once
 
 #include "base/spin_lock.hpp"
+#include "base/sync.hpp"
 
 #include <runnel/config.hpp>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -124,22 +123,22 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   const int priority_;
 
   detail::SpinLock lock_;                    // guards the end of the queue, busy_ and room_until_
-  std::atomic<bool> may_be_full_{false};     // beside the lock, which a submission takes next: so the check costs nothing
+  sync::Atomic<bool> may_be_full_{false};    // beside the lock, which a submission takes next: so the check costs nothing
   std::uint64_t room_until_ = most_pending;  // a submission that adds a block from this number on looks at completed_
   bool busy_ = false;                        // a worker runs the queue, or the queue waits for a worker or another queue
   TaskBlock* last_ = nullptr;
-  TaskBlock* spare_ = nullptr;                           // one empty block, kept for the next one that is needed
-  alignas(64) std::atomic<std::uint64_t> submitted_{0};  // not beside the lock, because the worker that runs the queue polls it
+  TaskBlock* spare_ = nullptr;                            // one empty block, kept for the next one that is needed
+  alignas(64) sync::Atomic<std::uint64_t> submitted_{0};  // not beside the lock, because the worker that runs the queue polls it
 
   alignas(64) TaskBlock* first_ = nullptr;     // once there is a block, only the worker that runs the queue touches this
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_
-  std::atomic<std::uint64_t> completed_{0};
+  sync::Atomic<std::uint64_t> completed_{0};
 
-  std::mutex waiters_mutex_;  // guards all of the following members
-  std::condition_variable waiters_wake_;
+  sync::Mutex waiters_mutex_;  // guards all of the following members
+  sync::ConditionVariable waiters_wake_;
   static constexpr std::uint64_t none = ~std::uint64_t{0};
-  std::atomic<std::uint64_t> first_awaited_{none};  // a lower bound of the numbers that are waited for
-  TaskQueueList parked_;                            // the queues that wait for this one
+  sync::Atomic<std::uint64_t> first_awaited_{none};  // a lower bound of the numbers that are waited for
+  TaskQueueList parked_;                             // the queues that wait for this one
 
   TaskQueuePtr next_;             // in the list that this queue is in
   std::uint64_t parked_for_ = 0;  // the number that this queue waits for while it is parked behind another one

@@ -3,6 +3,7 @@
 /// threads would contend each time. Here they exchange whole batches.
 #pragma once
 
+#include "base/sync.hpp"
 #include "base/thread_end.hpp"
 
 #include <runnel/config.hpp>
@@ -90,7 +91,7 @@ class BatchCache {
     own_.given_count = 0;
   }
 
-  static constinit inline std::atomic<Node*> common_{nullptr};
+  static constinit inline sync::Atomic<Node*> common_{nullptr};
   static constinit inline thread_local Own own_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/immortal.hpp"
+#include "base/sync.hpp"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -16,19 +17,19 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-constinit std::atomic<unsigned> attention{attention_phase};
+constinit sync::Atomic<unsigned> attention{attention_phase};
 thread_local constinit bool in_host_function = false;
 
 namespace {
 
 enum class Phase : unsigned char { unused, starting, live, forked, exiting };
-constinit std::atomic<Phase> phase{Phase::unused};
-constinit std::atomic<pid_t> starting_process{0};
-constinit std::atomic<pid_t> exiting_thread{0};
-constinit std::atomic<void (*)() noexcept> fork_hook{nullptr};
+constinit sync::Atomic<Phase> phase{Phase::unused};
+constinit sync::Atomic<pid_t> starting_process{0};
+constinit sync::Atomic<pid_t> exiting_thread{0};
+constinit sync::Atomic<void (*)() noexcept> fork_hook{nullptr};
 
 struct Backlog {
-  std::mutex mutex;
+  sync::Mutex mutex;
   std::vector<Postponed> items;
 };
 Backlog& backlog() { return immortal<Backlog>(); }

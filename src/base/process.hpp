@@ -2,6 +2,8 @@
 /// Whether the runtime may be called now, which depends on the phase of the process and on the calling thread.
 #pragma once
 
+#include "base/sync.hpp"
+
 #include <runnel/native.hpp>
 
 #include <atomic>
@@ -13,7 +15,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 inline constexpr unsigned attention_phase = 1;    // first use, a forked child, or exit
 inline constexpr unsigned attention_backlog = 2;  // objects wait to be destroyed
 inline constexpr unsigned attention_forked = 4;   // this is a forked child; set together with attention_phase
-extern constinit std::atomic<unsigned> attention;
+extern constinit sync::Atomic<unsigned> attention;
 /// True while the calling thread runs a host function.
 extern thread_local constinit bool in_host_function;
 

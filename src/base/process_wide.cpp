@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/process_wide.hpp>
 
+#include "base/sync.hpp"
+
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,7 +16,7 @@ struct Named {
   void* object = nullptr;
   Named* next = nullptr;
 };
-constinit std::mutex mutex;
+constinit sync::Mutex mutex;
 constinit Named* all = nullptr;  // never freed: the objects may be in use until the process ends
 
 }  // namespace

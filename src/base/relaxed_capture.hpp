@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/sync.hpp"
 
 #include <runnel/config.hpp>
 
@@ -12,7 +13,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether anything has shown that this process captures streams.
-inline constinit std::atomic<bool> captures_met{false};
+inline constinit sync::Atomic<bool> captures_met{false};
 inline void note_capture() noexcept { captures_met.store(true, std::memory_order_relaxed); }
 /// For calls that would be a fifth slower otherwise: `RelaxedCapture{if_captures_met()}`.
 [[nodiscard]] inline bool if_captures_met() noexcept { return captures_met.load(std::memory_order_relaxed); }

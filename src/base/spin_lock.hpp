@@ -2,6 +2,8 @@
 /// For sections of a few instructions that call nothing. Without contention it costs a third of a mutex.
 #pragma once
 
+#include "base/sync.hpp"
+
 #include <runnel/config.hpp>
 
 #include <atomic>
@@ -18,7 +20,7 @@ class SpinLock {
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
-  std::atomic<bool> held_{false};
+  sync::Atomic<bool> held_{false};
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -5,6 +5,7 @@
 #include "base/counters.hpp"
 #include "base/immortal.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
 #include "copy/route.hpp"
 #include "copy/streaming_copy.hpp"
 #include "copy/user_pages.hpp"
@@ -35,9 +36,9 @@ constexpr auto patience = 30us;
 /// A pinned block that stays with the last stream that used it. If a thread holds the block and that stream is idle, the stream is done
 /// with the block: no event is needed.
 struct KeptBlock {
-  std::atomic<bool> taken{false};           // by a thread; only that thread changes what follows
-  std::atomic<std::uint64_t> stream_id{0};  // the stream that the block stays with; 0: none
-  PinnedBuffer<unsigned char> memory;       // counts a use of that stream
+  sync::Atomic<bool> taken{false};           // by a thread; only that thread changes what follows
+  sync::Atomic<std::uint64_t> stream_id{0};  // the stream that the block stays with; 0: none
+  PinnedBuffer<unsigned char> memory;        // counts a use of that stream
 
   void give_back() noexcept {
     stream_id.store(0, std::memory_order_relaxed);
@@ -48,7 +49,7 @@ struct KeptBlock {
 };
 struct KeptBlocks {
   std::array<KeptBlock, 8> all;
-  std::atomic<std::size_t> next{0};  // the block that the next new stream gets
+  sync::Atomic<std::size_t> next{0};  // the block that the next new stream gets
 };
 KeptBlocks& kept_blocks() { return immortal<KeptBlocks>(); }
 

@@ -2,6 +2,7 @@
 #include <runnel/device.hpp>
 
 #include "base/process.hpp"
+#include "base/sync.hpp"
 #include "device/current_device.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
@@ -15,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 
-constinit std::atomic<int> known_device_count{0};
+constinit sync::Atomic<int> known_device_count{0};
 
 namespace {
 
@@ -32,9 +33,9 @@ backend::status count_devices(int& count) noexcept {
 }
 
 struct Known {
-  std::atomic<std::uint64_t> priorities{0};  // least and greatest in the halves
-  std::atomic<bool> has_priorities{false};
-  std::atomic<signed char> pools{-1}, values{-1}, page_tables{-1};
+  sync::Atomic<std::uint64_t> priorities{0};  // least and greatest in the halves
+  sync::Atomic<bool> has_priorities{false};
+  sync::Atomic<signed char> pools{-1}, values{-1}, page_tables{-1};
 };
 constinit Known known[max_devices];
 
@@ -46,7 +47,7 @@ constinit Known known[max_devices];
 }
 
 /// Asks the runtime the first time, and remembers the answer.
-[[nodiscard]] bool has_attribute(std::atomic<signed char>& known_answer, backend::Attribute which, int device) {
+[[nodiscard]] bool has_attribute(sync::Atomic<signed char>& known_answer, backend::Attribute which, int device) {
   signed char answer = known_answer.load(std::memory_order_relaxed);
   if (answer < 0) {
     int value = 0;
@@ -104,7 +105,7 @@ bool reads_host_page_tables(int device) {
 }
 
 namespace {
-constinit std::atomic<bool> reached[max_devices][max_devices];
+constinit sync::Atomic<bool> reached[max_devices][max_devices];
 }
 
 void reach(int device, const void* pointer, const char* operation) {

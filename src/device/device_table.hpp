@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/sync.hpp"
 
 #include <runnel/device.hpp>
 
@@ -14,7 +15,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// Further devices are not shown; runtimes show 64 at most.
 inline constexpr int max_devices = 64;
 
-extern constinit std::atomic<int> known_device_count;  // 0 until asked
+extern constinit sync::Atomic<int> known_device_count;  // 0 until asked
 
 /// Asked once, and again while it is 0: a device may appear with another environment or driver.
 [[nodiscard]] int device_count() noexcept;

@@ -3,6 +3,7 @@
 #include "base/counters.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
@@ -31,9 +32,9 @@ namespace {
 constexpr const char* operation = "allocate device memory";
 
 struct Usage {
-  std::atomic<std::size_t> in_use{0};
-  std::atomic<std::size_t> peak{0};
-  std::atomic<std::size_t> blocks{0};
+  sync::Atomic<std::size_t> in_use{0};
+  sync::Atomic<std::size_t> peak{0};
+  sync::Atomic<std::size_t> blocks{0};
 };
 constinit Usage usage[max_devices];
 
@@ -74,7 +75,7 @@ class FreeingStreams {
     return stream;
   }
 
-  std::mutex mutex_;
+  sync::Mutex mutex_;
   std::array<native::stream, 4> streams_{};
   std::size_t next_ = 0;
 };

@@ -5,6 +5,7 @@
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
 
@@ -21,7 +22,7 @@ constexpr const char* operation = "pin memory that is there already";
 
 // The runtimes refuse overlapping registrations too, but by page, with different errors, and some of them not always.
 struct Registrations {
-  std::mutex mutex;
+  sync::Mutex mutex;
   std::map<std::uintptr_t, std::uintptr_t> ends;  // by begin
 };
 Registrations& registrations() { return detail::immortal<Registrations>(); }

@@ -5,6 +5,7 @@
 #include "base/counters.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_shelves.hpp"
 
@@ -23,7 +24,7 @@ namespace {
 constexpr const char* operation = "allocate pinned memory";
 constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
 
-constinit std::atomic<bool> has_blocks{false};  // until the first block is made, no lookup is needed
+constinit sync::Atomic<bool> has_blocks{false};  // until the first block is made, no lookup is needed
 
 /// A reservation for one block, which is cancelled unless it is kept.
 class Reservation {

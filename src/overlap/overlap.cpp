@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
 #include "overlap/device_run.hpp"
 #include "overlap/error.hpp"
 #include "overlap/plan.hpp"
@@ -279,7 +280,7 @@ class OverlapRun {
   std::size_t out_submitted_ = 0;  // elements; used by the thread that enqueues the copies out: the finisher for filters, else the caller
   OverlapResult result_;           // used by the finisher until it is joined; `stopped` by the calling thread
 
-  std::mutex mutex_;  // guards the members from here to `failure_`
+  sync::Mutex mutex_;  // guards the members from here to `failure_`
   std::condition_variable_any changed_;
   std::size_t submitted_ = 0;
   std::size_t finished_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "overlap/streams.hpp"
 
+#include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "stream/slots.hpp"
 
@@ -19,7 +20,7 @@ struct Kept {
   std::array<native::stream, most_kept> streams{};
   std::size_t count = 0;
 };
-constinit std::mutex mutex;
+constinit sync::Mutex mutex;
 constinit std::array<Kept, max_devices> kept{};
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/process.hpp"
+#include "base/sync.hpp"
 #include "base/thread_end.hpp"
 #include "device/device_call.hpp"
 #include "stream/slots.hpp"
@@ -17,7 +18,7 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-constinit std::atomic<Slot*> default_slots[max_devices];
+constinit sync::Atomic<Slot*> default_slots[max_devices];
 
 void make_default(Slot& slot, int device, native::stream handle) noexcept {
   slot.handle = handle;
@@ -56,7 +57,7 @@ ThreadDefaults& this_threads_defaults() {
 }  // namespace
 
 StreamRef default_stream_of(int device) {
-  std::atomic<Slot*>& place = default_slots[device];
+  sync::Atomic<Slot*>& place = default_slots[device];
   Slot* slot = place.load(std::memory_order_acquire);
   if (slot == nullptr) {
     Slot* const fresh = take_slot();

@@ -5,6 +5,7 @@
 #include "base/counters.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
+#include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
@@ -85,7 +86,7 @@ void EventBase::refuse_interprocess() const {
 void EventBase::record_on_fresh(Slot& slot) {
   constexpr const char* operation = "record an event";
   // Two threads may record one event at once. Handle and device change together under the lock; `record` reads the handle first.
-  static constinit std::mutex changing;
+  static constinit sync::Mutex changing;
   const std::lock_guard lock{changing};
   const native::event old = handle_.load(std::memory_order_relaxed);
   const int old_device = device_.load(std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include "base/counters.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
+#include "base/sync.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
@@ -16,7 +17,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 struct Shelf {
-  std::mutex mutex;
+  sync::Mutex mutex;
   std::vector<native::event> events;
 };
 struct Pool {

@@ -9,6 +9,7 @@
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
+#include "base/sync.hpp"
 #include "stream/capture.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
@@ -53,8 +54,8 @@ void run_and_destroy(Owned function) noexcept {
 /// What is enqueued in place of a function if the runtime may forget to call it. Either the runtime's call or discard_host_functions()
 /// takes the function out, and destroys it. Tickets are never freed, so that a late call finds an empty ticket.
 struct Ticket {
-  std::atomic<HostFunction*> function{nullptr};
-  std::atomic<int> device{0};
+  sync::Atomic<HostFunction*> function{nullptr};
+  sync::Atomic<int> device{0};
   Ticket* next = nullptr;
   Ticket* next_batch = nullptr;
 };

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
+#include "base/sync.hpp"
 #include "stream/slots.hpp"
 
 #include <cstdio>
@@ -20,7 +21,7 @@ struct StreamPoolState {
 
   const Device device;
   const StreamPoolOptions options;
-  std::mutex growing;
+  sync::Mutex growing;
   SpinLock lock;               // guards the following members; nothing foreign is called while it is held
   std::size_t references = 1;  // the pool's own and one for each lease
   std::vector<Stream> streams;

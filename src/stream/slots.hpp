@@ -2,11 +2,12 @@
 /// The slots behind StreamRef, with the members that only the library's sources see.
 #pragma once
 
+#include "base/sync.hpp"
+
 #include <runnel/current.hpp>
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/stream.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <exception>
 
@@ -27,31 +28,31 @@ enum class SlotState : unsigned char {
 struct Slot : StreamSlot {
   /// The event that `wait_stream` records here, again and again. A thread that finds it busy takes one from the pool.
   native::event wait_event{};
-  std::atomic<bool> wait_event_busy{false};
+  sync::Atomic<bool> wait_event_busy{false};
 
-  std::atomic<bool> has_failure{false};
+  sync::Atomic<bool> has_failure{false};
 
   // The lock in slots.cpp guards the following members, up to next_free.
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::exception_ptr failure;  // the first exception of a host function since the last synchronize()
   std::uint64_t failure_label = 0;
-  std::uint64_t first_id = none;   // exceptions for this id and later ones belong here
-  std::atomic<int> references{0};  // how many Stream objects; atomic, because a destructor in a forked child takes no lock
+  std::uint64_t first_id = none;    // exceptions for this id and later ones belong here
+  sync::Atomic<int> references{0};  // how many Stream objects; atomic, because a destructor in a forked child takes no lock
   SlotState state = SlotState::unused;
   bool listed = false;  // in the table of handles
   std::uint64_t resting_ticket = 0;
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
-  const void* thread = nullptr;             // of a thread's own default stream: this_thread_id() of that thread
-  std::atomic<bool> mark_requested{false};  // see request_mark()
+  const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
+  sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
   // The lock in uses.cpp guards the following members, up to memory_uses, while an id leads to the slot.
   native::event mark{};              // the last mark, perhaps not complete yet
   std::uint64_t marks = 0;           // how many were made so far
   std::uint64_t marks_complete = 0;  // all up to this one are complete
   std::size_t memory_uses = 0;       // see begin_use()
-  std::atomic<int> held{0};          // how many HeldStream objects
+  sync::Atomic<int> held{0};         // how many HeldStream objects
   bool idle_at_end = false;          // the stream was waited for before it is ended
 };
 

@@ -2,6 +2,7 @@
 /// One staged copy: how it is cut into pieces, and how the parts of a piece are moved between user memory and the buffers of a ring.
 #pragma once
 
+#include "base/sync.hpp"
 #include "copy/staging/ring.hpp"
 #include "copy/transfer.hpp"
 #include "stream/host_functions.hpp"
@@ -10,7 +11,6 @@
 #include <runnel/detail/backend.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,13 +54,13 @@ struct Job {
   std::uint32_t next_piece = 0;  // the first piece with parts that no worker has claimed
   std::uint32_t next_part = 0;   // the first of those parts
 
-  std::atomic<std::uint32_t> announced{0};   // pieces that workers may claim
-  std::atomic<std::uint32_t> unfinished{1};  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed
-  std::atomic<bool> cancelled{false};        // a runtime call failed: no thread may touch user memory any more
-  std::atomic<int> moving{0};                // parts that are being moved
-  bool stream_waits_for_end = true;          // or may do so; to the host only
+  sync::Atomic<std::uint32_t> announced{0};   // pieces that workers may claim
+  sync::Atomic<std::uint32_t> unfinished{1};  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed
+  sync::Atomic<bool> cancelled{false};        // a runtime call failed: no thread may touch user memory any more
+  sync::Atomic<int> moving{0};                // parts that are being moved
+  bool stream_waits_for_end = true;           // or may do so; to the host only
   enum class Memory { unseen, plain, doubtful };
-  std::atomic<Memory> memory{Memory::unseen};  // the user's; doubtful memory is looked at again before each part
+  sync::Atomic<Memory> memory{Memory::unseen};  // the user's; doubtful memory is looked at again before each part
 
   [[nodiscard]] Piece piece(std::uint32_t index) const noexcept;
   /// Whether a worker can move a part of the next piece now. Requires: StagingWorkers::lock_ is held.

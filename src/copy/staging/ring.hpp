@@ -2,13 +2,14 @@
 /// The pinned buffers that the pieces of one stream's copies go through, and the counters that say whether a buffer is full or empty.
 #pragma once
 
+#include "base/sync.hpp"
+
 #include <runnel/config.hpp>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -17,9 +18,9 @@ class Value {
  public:
   explicit Value(std::uint32_t* place) noexcept : place_{place} {}
   [[nodiscard]] bool has_reached(std::uint32_t number) const noexcept {
-    return static_cast<std::int32_t>(std::atomic_ref{*place_}.load(std::memory_order_acquire) - number) >= 0;
+    return static_cast<std::int32_t>(sync::AtomicRef<std::uint32_t>{*place_}.load(std::memory_order_acquire) - number) >= 0;
   }
-  void set(std::uint32_t number) const noexcept { std::atomic_ref{*place_}.store(number, std::memory_order_release); }
+  void set(std::uint32_t number) const noexcept { sync::AtomicRef<std::uint32_t>{*place_}.store(number, std::memory_order_release); }
   [[nodiscard]] std::uint32_t* place() const noexcept { return place_; }
 
  private:
@@ -41,13 +42,13 @@ struct Ring {
   unsigned char* data = nullptr;  // of the buffers; null: trimmed. Changes only while the ring is unused, as buffer_bytes does.
   std::size_t buffer_bytes = 0;
 
-  std::mutex mutex;                     // held while a copy is enqueued, so that its pieces follow each other in the stream
+  sync::Mutex mutex;                    // held while a copy is enqueued, so that its pieces follow each other in the stream
   std::array<std::uint32_t, 2> jobs{};  // numbered so far, to the device and to the host; guarded by mutex
   std::uint64_t pieces = 0;             // numbered so far; guarded by mutex, but is_unused() may read it once no job is active
 
-  std::atomic<int> active{0};         // jobs whose memory, buffers or values a worker or the stream may still touch
-  std::atomic<bool> given_up{false};  // a runtime call failed half way: it is not known what the stream waits for
-  std::array<std::atomic<std::uint32_t>, buffers_per_ring> parts_left{};  // of the piece in each buffer
+  sync::Atomic<int> active{0};         // jobs whose memory, buffers or values a worker or the stream may still touch
+  sync::Atomic<bool> given_up{false};  // a runtime call failed half way: it is not known what the stream waits for
+  std::array<sync::Atomic<std::uint32_t>, buffers_per_ring> parts_left{};  // of the piece in each buffer
 
   /// A job that counted as active is over.
   void release() noexcept { active.fetch_sub(1, std::memory_order_acq_rel); }

@@ -2,6 +2,7 @@
 /// The rings of all streams, and the options that they and the workers are made with.
 #pragma once
 
+#include "base/sync.hpp"
 #include "copy/staging/ring.hpp"
 #include "copy/transfer.hpp"
 #include "stream/slots.hpp"
@@ -11,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -33,7 +33,7 @@ class StagingRings {
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t buffer_bytes);
   [[nodiscard]] Ring& make_ring(std::size_t buffer_bytes, const char* operation);
 
-  std::mutex mutex_;  // guards the rest
+  sync::Mutex mutex_;  // guards the rest
   std::optional<StagingOptions> options_;
   bool started_ = false;
   std::vector<std::unique_ptr<Ring>> rings_;

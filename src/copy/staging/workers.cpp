@@ -3,6 +3,7 @@
 
 #include "base/immortal.hpp"
 #include "base/relax.hpp"
+#include "base/sync.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -20,7 +21,7 @@ StagingWorkers& staging_workers() { return immortal<StagingWorkers>(); }
 bool StagingWorkers::start(int count) noexcept {
   int started = 0;
   try {
-    for (; started < count; ++started) std::thread{[this] { work(); }}.detach();
+    for (; started < count; ++started) sync::Thread{[this] { work(); }}.detach();
   } catch (const std::system_error&) {  // no more threads
   } catch (const std::bad_alloc&) {
   }

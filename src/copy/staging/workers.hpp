@@ -3,11 +3,11 @@
 #pragma once
 
 #include "base/spin_lock.hpp"
+#include "base/sync.hpp"
 #include "copy/staging/job.hpp"
 
 #include <runnel/config.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -38,11 +38,11 @@ class StagingWorkers {
   void watch(std::chrono::steady_clock::duration unsuccessful);
   void sleep(std::uint32_t seen);
 
-  SpinLock lock_;                         // held while the list is searched or changed
-  std::deque<JobPtr> jobs_;               // in the order of submission
-  bool is_watched_ = false;               // a worker keeps looking at the values that devices change
-  std::atomic<std::uint32_t> signal_{0};  // changes when there may be something to do
-  std::atomic<int> sleepers_{0};
+  SpinLock lock_;                          // held while the list is searched or changed
+  std::deque<JobPtr> jobs_;                // in the order of submission
+  bool is_watched_ = false;                // a worker keeps looking at the values that devices change
+  sync::Atomic<std::uint32_t> signal_{0};  // changes when there may be something to do
+  sync::Atomic<int> sleepers_{0};
 };
 [[nodiscard]] StagingWorkers& staging_workers();
 

@@ -10,11 +10,11 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 [[nodiscard]] void* allocate_managed(std::size_t bytes, Device device);
-void free_managed(void* pointer, int device) noexcept;
+void free_managed(void* pointer, std::size_t bytes, int device) noexcept;
 
 struct ManagedOwner {
   static constexpr MemoryKind kind = MemoryKind::managed;
-  void free(void* pointer, std::size_t) noexcept { free_managed(pointer, device_); }
+  void free(void* pointer, std::size_t bytes) noexcept { free_managed(pointer, bytes, device_); }
 
   int device_;
 };

@@ -24,6 +24,7 @@
 /// | process data larger than the device | overlap.hpp |
 /// | handle errors | error.hpp |
 /// | use handles of other libraries | native.hpp, `Stream::from_native`, `Event::from_native` |
+/// | find missing waits | race_checker.hpp |
 /// | find leaks, name things for a profiler | statistics.hpp, profiler.hpp |
 ///
 /// README.md shows a whole program; docs/index.md lists the guides.
@@ -47,6 +48,7 @@
 #include <runnel/pinned_pool.hpp>
 #include <runnel/pinned_resource.hpp>
 #include <runnel/profiler.hpp>
+#include <runnel/race_checker.hpp>
 #include <runnel/staging.hpp>
 #include <runnel/statistics.hpp>
 #include <runnel/stream.hpp>

@@ -3,6 +3,7 @@
 /// one.
 #pragma once
 
+#include <runnel/detail/checking.hpp>
 #include <runnel/detail/host_function.hpp>
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/device.hpp>
@@ -118,6 +119,22 @@ class StreamRef {
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)));
   }
 
+  ///@{ Declares, for the checker (race_checker.hpp), that work which the caller submits to this stream here, as a kernel or a host
+  ///function,
+  /// reads
+  /// or writes memory: `bytes` bytes, or all elements of a vector, a span or a buffer. Does nothing while the checker is off.
+  void reads(const void* pointer, std::size_t bytes) const { declare(detail::MemoryAccess::read, pointer, bytes); }
+  void writes(const void* pointer, std::size_t bytes) const { declare(detail::MemoryAccess::write, pointer, bytes); }
+  template <class R>
+  void reads(const R& range) const {
+    declare(detail::MemoryAccess::read, range.data(), detail::size_in_bytes(range), detail::kind_of_range<R>());
+  }
+  template <class R>
+  void writes(const R& range) const {
+    declare(detail::MemoryAccess::write, range.data(), detail::size_in_bytes(range), detail::kind_of_range<R>());
+  }
+  ///@}
+
   /// Makes this stream current, and its device the current device, on the calling thread until changed.
   void use() const;
 
@@ -146,6 +163,10 @@ class StreamRef {
     return *slot_;
   }
   bool synchronize_until(std::chrono::steady_clock::time_point deadline) const;
+  void declare(detail::MemoryAccess access, const void* pointer, std::size_t bytes, const MemoryKind* kind = nullptr) const {
+    if (detail::is_checking()) [[unlikely]]
+      detail::declare_access(slot_, id_, access, pointer, bytes, kind);
+  }
 };
 
 /// Owns a stream. Destroying it returns at once; submitted work still completes. Every use of a moved-from stream throws.

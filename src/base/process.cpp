@@ -5,10 +5,14 @@
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
 
+#include <runnel/detail/checking.hpp>
+
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -18,6 +22,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 constinit sync::Atomic<unsigned> attention{attention_phase};
+constinit Atomic<bool> checking{false};
 thread_local constinit bool in_host_function = false;
 
 namespace {
@@ -54,6 +59,15 @@ void become_forked_child() noexcept {
   if (const auto call = fork_hook.load(std::memory_order_acquire)) call();
 }
 
+/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort.
+[[nodiscard]] bool is_check_demanded() noexcept {
+  const char* const setting = std::getenv("RUNNEL_CHECK");
+  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
+  if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
+  std::fprintf(stderr, "runnel: RUNNEL_CHECK=%s is not understood, and the checker stays off: write 1 or abort\n", setting);
+  return false;
+}
+
 /// The first thread registers the handlers, the others wait for it. Not std::call_once: a child that is forked meanwhile would wait for
 /// ever.
 void start(const char* operation) {
@@ -61,6 +75,7 @@ void start(const char* operation) {
   // Stored before the phase becomes `starting`: a child that inherits that phase must see that the thread which starts is not there.
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
   if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
+    if (is_check_demanded()) checking.store(true, __ATOMIC_RELAXED);
     pthread_atfork(nullptr, nullptr, become_forked_child);
     std::atexit(begin_exit);
     set_phase(Phase::live);

@@ -100,7 +100,9 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   for (PlannedCopy& copy : plan) {
     call.is_idle.reset();
     const bool is_done = in_one_call && copy.fits_one_call;
-    ++count_of(counts, is_done ? CopyResult::direct : enqueue_copy(copy.request, copy.facts));
+    const CopyResult done = is_done ? CopyResult::direct : enqueue_copy(copy.request, copy.facts);
+    tell_checker(copy.request, done, copy.facts);
+    ++count_of(counts, done);
   }
   return counts;
 }

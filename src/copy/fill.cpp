@@ -4,10 +4,12 @@
 #include "base/check.hpp"
 #include "copy/run.hpp"
 #include "device/device_table.hpp"
+#include "stream/checked.hpp"
 
 #include <runnel/memory.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -74,7 +76,13 @@ void fill_request(StreamRef stream, const FillRequest& request) {
   CopyCall call{stream, operation};
   validate(request, operation);
   Facts facts{call, request};
-  run(choose_route(request, facts), request, facts);
+  const Route route = choose_route(request, facts);
+  run(route, request, facts);
+  if (route == Route::nothing || !is_checked(call.slot)) [[likely]]
+    return;
+  const std::array side{
+      checker::Side{MemoryAccess::write, {request.to, request.pitch, request.width, request.height}, request.to_kind, false}};
+  checker::uses_memory(info_of(call.slot), operation, side);
 }
 
 }  // namespace

@@ -7,7 +7,10 @@
 #include "copy/staging/stage.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
+#include "stream/checked.hpp"
 #include "stream/idle.hpp"
+
+#include <array>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -67,7 +70,10 @@ namespace {
   check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
   // Where the device or the backend reads pageable memory itself, the call does not hold the caller.
   const bool returns_early = facts.runtime_takes_any_memory() || (facts.device_reads_pageable() && !facts.is_capturing());
-  if (returns_early) check(backend::stream_synchronize(facts.slot().handle), facts.operation());
+  if (returns_early) {
+    check(backend::stream_synchronize(facts.slot().handle), facts.operation());
+    tell_complete(facts.slot());
+  }
   return CopyResult::blocked;
 }
 
@@ -131,13 +137,28 @@ CopyResult enqueue_copy(const CopyRequest& request, Facts& facts) {
     if (const std::optional<CopyResult> done = run(choose_route(request, facts), request, facts)) return *done;
 }
 
+void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts) {
+  if (!is_checking() || done == CopyResult::nothing) [[likely]]
+    return;
+  if (!is_checked(facts.slot())) return;
+  const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
+  const bool to_done = at_the_call && facts.to_kind() == MemoryKind::pageable;
+  const bool from_done = at_the_call && facts.from_kind() == MemoryKind::pageable;
+  const Transfer& t = request.transfer;
+  const std::array sides{checker::Side{MemoryAccess::read, {t.from, t.from_pitch, t.width, t.height}, request.from_kind, from_done},
+                         checker::Side{MemoryAccess::write, {t.to, t.to_pitch, t.width, t.height}, request.to_kind, to_done}};
+  checker::uses_memory(info_of(facts.slot()), facts.operation(), sides);
+}
+
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
   CopyCall call{stream, operation};
   validate(request, operation);
   CopyRequest valid = request;
   valid.transfer = flattened(request.transfer);
   Facts facts{call, valid};
-  return enqueue_copy(valid, facts);
+  const CopyResult done = enqueue_copy(valid, facts);
+  tell_checker(valid, done, facts);
+  return done;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -22,6 +22,8 @@ void run(Route route, const FillRequest& request, Facts& facts);
 
 /// Tries routes until one of them enqueues the copy.
 CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
+/// Tells the checker, if it is on, what a copy has enqueued.
+void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts);
 /// All of a call: validates the request, makes the stream's device current, and enqueues the copy.
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);
 

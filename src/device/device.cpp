@@ -3,6 +3,7 @@
 
 #include "base/process.hpp"
 #include "base/sync.hpp"
+#include "checker/hooks.hpp"
 #include "device/current_device.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
@@ -250,6 +251,7 @@ void Device::disable_peer_access(Device peer) const {
 void Device::synchronize() const {
   const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
   call.check(backend::device_synchronize());
+  if (detail::is_checking()) checker::host_waited_for_device(call.device());
 }
 
 RuntimeVersion runtime_version() {

@@ -9,6 +9,7 @@
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
+#include "stream/checked.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
@@ -199,6 +200,26 @@ struct DeferredFree {
   return block;
 }
 
+/// Memory that is allocated in a capture is used when the graph runs, which the checker does not see.
+void tell_allocation(const Slot& slot, const void* block, std::size_t bytes) {
+  if (!is_checking()) [[likely]]
+    return;
+  const ScopedDevice on{slot.device, operation};
+  if (is_checked(slot))
+    checker::allocates_in_order(info_of(slot), block, bytes);
+  else
+    checker::allocates(block, bytes);
+}
+
+void tell_free(StreamRef owner, const std::vector<StreamRef>& others, const void* block, std::size_t bytes) noexcept try {
+  const auto info = [](StreamRef stream) { return info_of(*use_of(stream).slot, stream.id()); };
+  std::vector<checker::StreamInfo> awaited;
+  for (const StreamRef other : others) awaited.push_back(info(other));
+  checker::frees_in_order(info(owner), awaited, block, bytes);
+} catch (const std::bad_alloc&) {
+  checker::allocates(block, bytes);  // forgets the block
+}
+
 void run_deferred_free(const Postponed& item) noexcept {
   const std::unique_ptr<DeferredFree> later{static_cast<DeferredFree*>(item.handle)};
   free_now({later->pointer, item.device, later->own, later->others.data(), later->others.size()});
@@ -217,6 +238,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   try {
     void* const block = allocate_on(slot.handle, device, bytes);
     count_in(device, bytes);
+    tell_allocation(slot, block, bytes);
     return block;
   } catch (...) {
     end_use({&slot, stream.id()});
@@ -240,6 +262,8 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
+  if (is_checking()) [[unlikely]]
+    tell_free(stream, others, pointer, bytes);
   if (mode == Release::now && others.empty()) return free_now({pointer, device, use_of(stream), nullptr, 0});
   try {
     auto later = std::make_unique<DeferredFree>(DeferredFree{use_of(stream), {}, pointer});
@@ -258,10 +282,12 @@ void* allocate_managed(std::size_t bytes, Device device) {
   void* block = nullptr;
   call.check(backend::malloc_managed(block, bytes));
   count_up(counters.device_blocks);
+  if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
 
-void free_managed(void* pointer, int device) noexcept {
+void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
+  if (is_checking() && release_mode() != Release::never) checker::frees(pointer, bytes);
   count_down(counters.device_blocks);
   release_native<void*, backend::free_device>(pointer, device);
 }

@@ -6,6 +6,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "checker/hooks.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
 
@@ -68,10 +69,12 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
   }
   pointer_ = pointer;
   bytes_ = bytes;
+  if (detail::is_checking()) checker::pins(pointer, bytes);
 }
 
 HostRegistration::~HostRegistration() {
   if (pointer_ == nullptr || detail::release_mode() == detail::Release::never) return;
+  if (detail::is_checking()) checker::unpins(pointer_, bytes_);
   remove(reinterpret_cast<std::uintptr_t>(pointer_));
   detail::release_native<void*, backend::unregister_host>(pointer_, 0);
 }

@@ -6,6 +6,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "checker/hooks.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_shelves.hpp"
 
@@ -110,13 +111,10 @@ bool note_pinned_use(const void* pointer, std::size_t bytes, StreamUse use) {
   return has_blocks.load(std::memory_order_relaxed) && pinned_shelves().note_use(pointer, bytes, use);
 }
 
-void* allocate_pinned(std::size_t bytes, bool write_combined) {
-  if (bytes == 0) return nullptr;
-  enter(operation);
-  watch_main_thread();
-  require_device(0, operation);
+namespace {
+
+void* take_block(std::size_t bytes, bool write_combined) {
   constexpr std::size_t looked_at = 8;
-  bytes = round_up(bytes);
   PinnedShelves& shelves = pinned_shelves();
   PinnedShelf& shelf = shelves.shelf_for(bytes, write_combined);
   if (void* const idle = shelves.take_idle(shelf)) return idle;
@@ -124,8 +122,22 @@ void* allocate_pinned(std::size_t bytes, bool write_combined) {
   return allocate_fresh(shelf, bytes, write_combined);
 }
 
+}  // namespace
+
+void* allocate_pinned(std::size_t bytes, bool write_combined) {
+  if (bytes == 0) return nullptr;
+  enter(operation);
+  watch_main_thread();
+  require_device(0, operation);
+  bytes = round_up(bytes);
+  void* const block = take_block(bytes, write_combined);
+  if (is_checking()) checker::allocates(block, bytes);
+  return block;
+}
+
 bool give_back_pinned(void* pointer) noexcept {
   const Release mode = release_mode();
+  if (mode != Release::never && is_checking()) checker::frees(pointer, pinned_shelves().size_of(pointer));
   if (mode != Release::never) return pinned_shelves().give_back(pointer, mode == Release::now);
   count_down(counters.pinned_blocks);
   return true;  // the block is leaked: the pool hands nothing out any more

@@ -78,6 +78,12 @@ bool PinnedShelves::try_add_use(const void* pointer, StreamUse use) {
   return true;
 }
 
+std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
+  const std::lock_guard lock{lock_};
+  const PinnedBlock* const block = find(address_of(pointer));
+  return block != nullptr && block->begin == address_of(pointer) && block->state == State::in_use ? block->bytes : 0;
+}
+
 bool PinnedShelves::give_back(void* pointer, bool record) noexcept {
   std::unique_lock lock{lock_};
   PinnedBlock* const block = find(address_of(pointer));

@@ -101,6 +101,8 @@ class PinnedShelves {
   /// Takes a block back. False, and nothing changed, unless the pointer is the start of a block in use. `record`: records the events of the
   /// block's uses now; otherwise the next thread that looks for a complete block does it.
   [[nodiscard]] bool give_back(void* pointer, bool record) noexcept;
+  /// The size of the block that begins there and is in use; 0 if there is none.
+  [[nodiscard]] std::size_t size_of(const void* pointer) noexcept;
   /// Gives all cached blocks that no stream works on back to the runtime.
   void release_idle() noexcept;
 

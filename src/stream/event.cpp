@@ -23,6 +23,13 @@ namespace {
   return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
 
+/// Whether the event has happened. If so, the host may use what the event stands for.
+[[nodiscard]] bool poll(native::event event, const char* operation) {
+  if (!has_happened(event, operation)) return false;
+  tell_complete(event);
+  return true;
+}
+
 }  // namespace
 
 native::event Access::recorded(const EventBase& event) noexcept {
@@ -115,9 +122,10 @@ void EventBase::record(StreamRef stream) {
   const StreamCall call{live_slot(stream), operation};
   const native::event event = handle_.load(std::memory_order_acquire);
   if (event != nullptr && device_.load(std::memory_order_relaxed) == call.slot().device) [[likely]]
-    call.record(event);
+    call.check(backend::event_record(event, call.handle()));
   else
     record_on_fresh(call.slot());
+  tell_record(call.slot(), handle_.load(std::memory_order_relaxed));
   recorded_.store(true, std::memory_order_release);
 }
 
@@ -125,20 +133,23 @@ bool EventBase::query() const {
   constexpr const char* operation = "ask whether an event has happened";
   enter(operation);
   const native::event event = recorded_event(*this, operation);
-  return event == nullptr || has_happened(event, operation);
+  return event == nullptr || poll(event, operation);
 }
 
 void EventBase::synchronize() const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
-  if (const native::event event = recorded_event(*this, operation)) check(backend::event_synchronize(event), operation);
+  const native::event event = recorded_event(*this, operation);
+  if (event == nullptr) return;
+  check(backend::event_synchronize(event), operation);
+  tell_complete(event);
 }
 
 bool EventBase::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
   const native::event event = recorded_event(*this, operation);
-  return event == nullptr || poll_until(deadline, [&] { return has_happened(event, operation); });
+  return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
 }
 
 native::event EventBase::native() const {
@@ -173,6 +184,7 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
   recorded_.store(true, std::memory_order_relaxed);
   origin_ = ownership == Ownership::borrow ? Origin::borrowed : Origin::taken;
   if (origin_ == Origin::taken) count_up(counters.events);
+  if (is_checking()) checker::adopts_event(handle);
 }
 
 std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {

@@ -10,6 +10,7 @@
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
+#include "checker/hooks.hpp"
 #include "stream/capture.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
@@ -42,6 +43,7 @@ void run_and_destroy(Owned function) noexcept {
   const std::uint64_t id = function->id;
   const std::uint64_t label = function->label;
   in_host_function = true;
+  checker::host_function_stream = id;
   try {
     function->run(*function);
   } catch (...) {

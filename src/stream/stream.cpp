@@ -25,6 +25,7 @@ namespace {
 
 [[nodiscard]] bool poll(const StreamCall& call) {
   if (!has_finished(call.slot(), call.operation())) return false;
+  tell_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
 }
@@ -42,6 +43,7 @@ Slot& synchronize_slot(StreamRef stream) {
   const StreamCall call{stream, waiting};
   refuse_in_capture(call);
   call.check(backend::stream_synchronize(call.handle()));
+  tell_complete(call.slot());
   complete_requested_mark(call.slot());
   return call.slot();
 }

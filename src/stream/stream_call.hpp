@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/process.hpp"
+#include "stream/checked.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_device.hpp"
 
@@ -26,8 +27,14 @@ class StreamCall {
   /// @throws the runtime's error, if it refused
   void check(backend::status status) const { detail::check(status, operation_); }
 
-  void record(native::event event) const { check(backend::event_record(event, handle())); }
-  void wait_for(native::event event) const { check(backend::stream_wait_event(handle(), event)); }
+  void record(native::event event) const {
+    check(backend::event_record(event, handle()));
+    tell_record(slot_, event);
+  }
+  void wait_for(native::event event) const {
+    check(backend::stream_wait_event(handle(), event));
+    tell_wait(slot_, event);
+  }
 
  private:
   [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {

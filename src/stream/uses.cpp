@@ -7,6 +7,7 @@
 #include "base/spin_lock.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
+#include "stream/checked.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/idle.hpp"
@@ -243,6 +244,7 @@ void retire_slot(Slot* slot) noexcept {
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
+  if (is_checking()) checker::ends_stream(id);
   // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
   if (mode == Release::later && !slot->owned) close(id, {Remainder::State::lost, {}}, slot->device);
   if (mode == Release::now)

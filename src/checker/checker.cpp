@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/race_checker.hpp>
+
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "checker/hooks.hpp"
+#include "checker/ranges.hpp"
+#include "checker/report.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace checker {
+
+thread_local constinit std::uint64_t host_function_stream = 0;
+
+namespace {
+
+constexpr std::size_t most_texts = 100;  // later reports are only counted
+constexpr std::size_t most_rows = 4096;  // of a pitched copy; later rows are not looked at
+
+struct State {
+  sync::Mutex mutex;
+  Order order;
+  Ranges ranges;
+  std::size_t until_forget = 256;  // so many operations
+  std::set<std::tuple<Fault, StackId, StackId>> reported;
+  RaceChecker::Handler handler = nullptr;
+  void* handler_data = nullptr;
+  bool has_forgotten = false;
+};
+State& state() { return detail::immortal<State>(); }
+constinit sync::Atomic<std::size_t> report_count{0};
+
+[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+/// A finding for one operation: the first one counts.
+struct Found {
+  bool any = false;
+  Finding finding{};
+  void add(const Finding& next) {
+    if (!std::exchange(any, true)) finding = next;
+  }
+};
+
+void deliver(const std::string& text) noexcept {
+  RaceChecker::Handler handler = nullptr;
+  void* data = nullptr;
+  {
+    const std::lock_guard lock{state().mutex};
+    handler = state().handler;
+    data = state().handler_data;
+  }
+  if (handler != nullptr)
+    handler(text.c_str(), data);
+  else
+    std::fprintf(stderr, "%s\n", text.c_str());
+  const char* const setting = std::getenv("RUNNEL_CHECK");
+  if (setting != nullptr && std::strcmp(setting, "abort") == 0) std::abort();
+}
+
+/// The text of a finding that was not reported before; else "". Requires: the lock is held.
+[[nodiscard]] std::string report(const Found& found) {
+  if (!found.any) return {};
+  State& s = state();
+  const Finding& f = found.finding;
+  if (!s.reported.emplace(f.fault, f.earlier.stack, f.later_stack).second) return {};
+  report_count.fetch_add(1, std::memory_order_relaxed);
+  return s.reported.size() <= most_texts ? text_of(f, s.order) : std::string{};
+}
+
+/// After std::bad_alloc. A wait may be lost, so that all uses before it have to be forgotten.
+void forget_all() noexcept {
+  const std::lock_guard lock{state().mutex};
+  state().ranges.clear();
+  if (!std::exchange(state().has_forgotten, true))
+    std::fputs("runnel: the checker had no memory, and has forgotten what was submitted until now\n", stderr);
+}
+
+/// The stack at a hook. Hooks call this themselves, so that the stack begins with a function that has a name.
+[[nodiscard]] StackId stack_here() noexcept try { return capture_stack(); } catch (const std::bad_alloc&) {
+  return no_stack;
+}
+
+/// Calls `f(state)` under the lock, which returns what it found, and reports that.
+template <class F>
+void with_state(F f) noexcept try {
+  std::string text;
+  {
+    const std::lock_guard lock{state().mutex};
+    if (!detail::is_checking()) return;
+    text = report(f(state()));
+  }
+  if (!text.empty()) deliver(text);
+} catch (const std::bad_alloc&) {
+  forget_all();
+}
+
+/// For hooks that find nothing.
+template <class F>
+void change_state(F f) noexcept {
+  with_state([&](State& s) {
+    f(s);
+    return Found{};
+  });
+}
+
+/// Forgets what is complete, now and then.
+void forget_some(State& s) {
+  if (--s.until_forget > 0) return;
+  s.ranges.forget([&](const Use& use) { return s.order.is_complete(use.epoch); });
+  s.order.forget_complete();
+  s.until_forget = std::max<std::size_t>(256, s.ranges.size() + s.order.size());  // so that it costs little for each operation
+}
+
+/// One operation that uses memory: of a stream, or of the host.
+struct Operation {
+  std::optional<std::uint32_t> stream;
+  Use use;
+
+  [[nodiscard]] bool is_behind(const Use& earlier, const Order& order) const {
+    return stream ? order.is_before(earlier.epoch, *stream) : order.is_complete(earlier.epoch);
+  }
+};
+
+constexpr const char* allocating = "allocate device memory";
+
+[[nodiscard]] Fault fault_of(const Operation& operation, const Use& earlier) noexcept {
+  if (!operation.stream) return Fault::host_too_early;
+  return earlier.operation == allocating ? Fault::allocated_later : Fault::unordered;
+}
+
+class Visit {
+ public:
+  Visit(State& s, const Operation& operation, Found& found) noexcept : state_{s}, operation_{operation}, found_{found} {}
+
+  void use(const Side& side) {
+    const std::size_t rows = std::min(side.rows.height, most_rows);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::uintptr_t begin = address_of(side.rows.begin) + row * side.rows.pitch;
+      state_.ranges.visit(begin, begin + side.rows.width, [&](std::uintptr_t at, Segment& segment) { use(side, at, segment); });
+    }
+  }
+  /// Frees or unpins: nobody may be using the bytes.
+  template <class F>
+  void require_unused(std::uintptr_t begin, std::uintptr_t end, Fault fault, F is_done) {
+    state_.ranges.visit(begin, end, [&](std::uintptr_t at, Segment& segment) {
+      if (segment.last == Segment::Last::written && !is_done(segment.write))
+        add(fault, segment.write, MemoryAccess::write, MemoryAccess::write, at, segment);
+      for (const Use& read : segment.reads)
+        if (!is_done(read)) add(fault, read, MemoryAccess::read, MemoryAccess::write, at, segment);
+    });
+  }
+
+ private:
+  void add(Fault fault, const Use& earlier, MemoryAccess earlier_access, MemoryAccess later_access, std::uintptr_t at,
+           const Segment& segment) {
+    found_.add(
+        {fault, earlier, earlier_access, operation_.stream, later_access, operation_.use.operation, operation_.use.stack, at, segment.end});
+  }
+
+  void use(const Side& side, std::uintptr_t at, Segment& segment) {
+    if (segment.last == Segment::Last::freed) return use_freed(side, at, segment);
+    if (segment.last == Segment::Last::written && !operation_.is_behind(segment.write, state_.order))
+      add(fault_of(operation_, segment.write), segment.write, MemoryAccess::write, side.access, at, segment);
+    if (side.access == MemoryAccess::write)
+      for (const Use& read : segment.reads)
+        if (!operation_.is_behind(read, state_.order)) add(fault_of(operation_, read), read, MemoryAccess::read, side.access, at, segment);
+    if (operation_.stream && !side.is_done) note(side.access, segment);
+  }
+
+  /// The same addresses may belong to somebody else by now, whose allocation the checker has not seen.
+  void use_freed(const Side& side, std::uintptr_t at, Segment& segment) {
+    PointerInfo info{MemoryKind::pageable, Device{0}};
+    const bool is_known = side.kind && *side.kind != MemoryKind::pageable;
+    if (!is_known && (backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok || info.kind == MemoryKind::pageable)) {
+      segment.last = Segment::Last::none;
+      if (operation_.stream && !side.is_done) note(side.access, segment);
+      return;
+    }
+    add(Fault::used_after_free, segment.write, MemoryAccess::write, side.access, at, segment);
+  }
+
+  void note(MemoryAccess access, Segment& segment) {
+    if (access == MemoryAccess::write) {
+      segment.last = Segment::Last::written;
+      segment.write = operation_.use;
+      segment.reads.clear();
+      return;
+    }
+    for (Use& read : segment.reads)
+      if (read.epoch.stream == operation_.use.epoch.stream) {
+        read = operation_.use;
+        return;
+      }
+    segment.reads.push_back(operation_.use);
+  }
+
+  State& state_;
+  const Operation& operation_;
+  Found& found_;
+};
+
+void mark_freed(State& s, const Use& use, std::uintptr_t begin, std::uintptr_t end) {
+  s.ranges.erase(begin, end);
+  s.ranges.visit(begin, end, [&](std::uintptr_t, Segment& segment) {
+    segment.last = Segment::Last::freed;
+    segment.write = use;
+  });
+}
+
+}  // namespace
+
+void uses_memory(const StreamInfo& stream, const char* operation, std::span<const Side> sides) noexcept {
+  const StackId stack = stack_here();
+  with_state([&](State& s) {
+    Found found;
+    const std::uint32_t number = s.order.number_of(stream);
+    const Operation use{number, {s.order.begin(number), operation, stack}};
+    for (const Side& side : sides) Visit{s, use, found}.use(side);
+    forget_some(s);
+    return found;
+  });
+}
+
+void records_event(const StreamInfo& stream, native::event event) noexcept {
+  change_state([&](State& s) { s.order.record(event, s.order.number_of(stream)); });
+}
+void adopts_event(native::event event) noexcept {
+  change_state([&](State& s) { s.order.forget(event); });
+}
+void waits_for_event(const StreamInfo& stream, native::event event) noexcept {
+  change_state([&](State& s) { s.order.wait_for_event(s.order.number_of(stream), event); });
+}
+void waits_for_stream(const StreamInfo& waiting, const StreamInfo& awaited) noexcept {
+  change_state([&](State& s) {
+    const std::uint32_t number = s.order.number_of(waiting);
+    s.order.wait_for_stream(number, s.order.number_of(awaited));
+  });
+}
+void ends_stream(std::uint64_t id) noexcept {
+  change_state([&](State& s) { s.order.end_stream(id); });
+}
+
+void host_waited_for_stream(const StreamInfo& stream) noexcept {
+  change_state([&](State& s) { s.order.complete_stream(s.order.number_of(stream)); });
+}
+void host_waited_for_event(native::event event) noexcept {
+  change_state([&](State& s) { s.order.complete_event(event); });
+}
+void host_waited_for_device(int device) noexcept {
+  change_state([&](State& s) { s.order.complete_device(device); });
+}
+
+void allocates(const void* pointer, std::size_t bytes) noexcept {
+  change_state([&](State& s) { s.ranges.erase(address_of(pointer), address_of(pointer) + bytes); });
+}
+
+void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size_t bytes) noexcept {
+  const StackId stack = stack_here();
+  with_state([&](State& s) {
+    Found found;
+    s.ranges.erase(address_of(pointer), address_of(pointer) + bytes);
+    const std::uint32_t number = s.order.number_of(stream);
+    const Operation use{number, {s.order.begin(number), allocating, stack}};
+    Visit{s, use, found}.use({MemoryAccess::write, {pointer, bytes, bytes, 1}, MemoryKind::device, false});
+    forget_some(s);
+    return found;
+  });
+}
+
+void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others, const void* pointer, std::size_t bytes) noexcept {
+  const StackId stack = stack_here();
+  with_state([&](State& s) {
+    Found found;
+    const std::uint32_t number = s.order.number_of(owner);
+    std::vector<std::uint32_t> awaited{number};
+    for (const StreamInfo& other : others) awaited.push_back(s.order.number_of(other));
+    const auto is_done = [&](const Use& use) {
+      return std::any_of(awaited.begin(), awaited.end(), [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
+    };
+    const Operation use{number, {s.order.begin(number), "free device memory", stack}};
+    const std::uintptr_t begin = address_of(pointer);
+    Visit{s, use, found}.require_unused(begin, begin + bytes, Fault::freed_too_early, is_done);
+    mark_freed(s, use.use, begin, begin + bytes);
+    forget_some(s);
+    return found;
+  });
+}
+
+void frees(const void* pointer, std::size_t bytes) noexcept {
+  const StackId stack = stack_here();
+  change_state([&](State& s) {
+    mark_freed(s, {{}, "free pinned or managed memory", stack}, address_of(pointer), address_of(pointer) + bytes);
+    forget_some(s);
+  });
+}
+
+void pins(const void* pointer, std::size_t bytes) noexcept {
+  change_state([&](State& s) {
+    s.ranges.visit(address_of(pointer), address_of(pointer) + bytes, [](std::uintptr_t, Segment& segment) {
+      if (segment.last == Segment::Last::freed) segment.last = Segment::Last::none;
+    });
+  });
+}
+
+void unpins(const void* pointer, std::size_t bytes) noexcept {
+  const StackId stack = stack_here();
+  with_state([&](State& s) {
+    Found found;
+    const Operation use{std::nullopt, {{}, "unpin memory", stack}};
+    const auto is_done = [&](const Use& earlier) { return s.order.is_complete(earlier.epoch); };
+    const std::uintptr_t begin = address_of(pointer);
+    Visit{s, use, found}.require_unused(begin, begin + bytes, Fault::unpinned_in_flight, is_done);
+    return found;
+  });
+}
+
+namespace {
+
+void host_uses(const char* operation, MemoryAccess access, const void* pointer, std::size_t bytes) noexcept {
+  const StackId stack = stack_here();
+  with_state([&](State& s) {
+    Found found;
+    Operation use{std::nullopt, {{}, operation, stack}};
+    if (detail::in_host_function) {
+      use.stream = s.order.find(host_function_stream);
+      if (!use.stream) return found;
+      use.use.epoch = s.order.begin(*use.stream);
+    }
+    Visit{s, use, found}.use({access, {pointer, bytes, bytes, 1}, std::nullopt, false});
+    return found;
+  });
+}
+
+}  // namespace
+}  // namespace checker
+
+void RaceChecker::start() { detail::checking.store(true, __ATOMIC_RELAXED); }
+
+void RaceChecker::stop() {
+  checker::State& s = checker::state();
+  const std::lock_guard lock{s.mutex};
+  detail::checking.store(false, __ATOMIC_RELAXED);
+  s.ranges.clear();
+  s.order = {};
+  s.reported.clear();
+}
+
+std::size_t RaceChecker::reports() noexcept { return checker::report_count.load(std::memory_order_relaxed); }
+
+void RaceChecker::set_handler(Handler handler, void* data) {
+  const std::lock_guard lock{checker::state().mutex};
+  checker::state().handler = handler;
+  checker::state().handler_data = data;
+}
+
+void RaceChecker::host_reads(const void* pointer, std::size_t bytes) {
+  if (is_on()) checker::host_uses("the host", detail::MemoryAccess::read, pointer, bytes);
+}
+void RaceChecker::host_writes(const void* pointer, std::size_t bytes) {
+  if (is_on()) checker::host_uses("the host", detail::MemoryAccess::write, pointer, bytes);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Vector clocks: which operations of which streams come before something.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::checker {
+
+/// One operation: the stream, as the number that Order gave it, and the operation's number in the stream, from 1 on.
+struct Epoch {
+  std::uint32_t stream;
+  std::uint64_t number;
+};
+
+/// For each stream, the last operation that comes before. A stream that is not there has the number 0.
+class Clock {
+ public:
+  [[nodiscard]] std::uint64_t number_of(std::uint32_t stream) const noexcept {
+    const auto found = std::lower_bound(epochs_.begin(), epochs_.end(), stream, is_less);
+    return found != epochs_.end() && found->stream == stream ? found->number : 0;
+  }
+
+  void add(Epoch epoch) {
+    const auto found = std::lower_bound(epochs_.begin(), epochs_.end(), epoch.stream, is_less);
+    if (found != epochs_.end() && found->stream == epoch.stream)
+      found->number = std::max(found->number, epoch.number);
+    else
+      epochs_.insert(found, epoch);
+  }
+
+  /// Adds all of the other clock for which `is_wanted(epoch)`.
+  template <class F>
+  void join(const Clock& other, F is_wanted) {
+    for (const Epoch& each : other.epochs_)
+      if (is_wanted(each)) add(each);
+  }
+
+  template <class F>
+  void for_each(F f) const {
+    for (const Epoch& each : epochs_) f(each);
+  }
+  template <class F>
+  void erase_if(F is_unwanted) {
+    std::erase_if(epochs_, is_unwanted);
+  }
+
+ private:
+  [[nodiscard]] static bool is_less(const Epoch& a, std::uint32_t stream) noexcept { return a.stream < stream; }
+
+  std::vector<Epoch> epochs_;  // by stream
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::checker

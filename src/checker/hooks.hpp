@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the library tells the checker. Each function is called after the runtime has accepted the operation, and only while the checker is
+/// on: callers ask detail::is_checking() first. None of them throws: without memory the checker forgets what it knows of memory.
+#pragma once
+
+#include "checker/order.hpp"
+
+#include <runnel/detail/checking.hpp>
+#include <runnel/memory_kind.hpp>
+#include <runnel/native.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+namespace runnel::inline RUNNEL_ABI::checker {
+
+using detail::MemoryAccess;
+
+/// `height` rows of `width` bytes, of which each starts `pitch` bytes after the one before.
+struct Rows {
+  const void* begin;
+  std::size_t pitch;
+  std::size_t width;
+  std::size_t height;
+};
+
+struct Side {
+  MemoryAccess access;
+  Rows rows;
+  std::optional<MemoryKind> kind;  // where the caller knows it
+  bool is_done;                    // the bytes have been read, or written, when the call returns
+};
+
+/// The stream's next operation uses memory. `operation` must be a literal, as in "copy".
+void uses_memory(const StreamInfo& stream, const char* operation, std::span<const Side> sides) noexcept;
+
+void records_event(const StreamInfo& stream, native::event event) noexcept;
+/// Other code may have recorded the event.
+void adopts_event(native::event event) noexcept;
+void waits_for_event(const StreamInfo& stream, native::event event) noexcept;
+void waits_for_stream(const StreamInfo& waiting, const StreamInfo& awaited) noexcept;
+void ends_stream(std::uint64_t id) noexcept;
+
+void host_waited_for_stream(const StreamInfo& stream) noexcept;
+void host_waited_for_event(native::event event) noexcept;
+void host_waited_for_device(int device) noexcept;
+
+/// Memory that everybody may use at once.
+void allocates(const void* pointer, std::size_t bytes) noexcept;
+/// Memory that is there in the order of the stream.
+void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size_t bytes) noexcept;
+/// Frees memory behind the work of `owner` and `others`.
+void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others, const void* pointer, std::size_t bytes) noexcept;
+/// Frees memory whose users the library has waited for, or waits for later.
+void frees(const void* pointer, std::size_t bytes) noexcept;
+/// Pins memory that other code has allocated.
+void pins(const void* pointer, std::size_t bytes) noexcept;
+/// The host unpins memory that no stream may be using.
+void unpins(const void* pointer, std::size_t bytes) noexcept;
+
+/// The stream of the host function that the calling thread has begun last. It counts while detail::in_host_function is true.
+extern thread_local constinit std::uint64_t host_function_stream;
+
+}  // namespace runnel::inline RUNNEL_ABI::checker

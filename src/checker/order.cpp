@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checker/order.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::checker {
+
+namespace {
+
+[[nodiscard]] std::string describe(const StreamInfo& stream) {
+  std::string text = "Stream(id " + std::to_string(stream.id) + ", device " + std::to_string(stream.device);
+  if (stream.is_default) text += ", default";
+  if (stream.name[0] != '\0') text += std::string{", "} + stream.name;
+  return text + ")";
+}
+
+}  // namespace
+
+std::uint32_t Order::take_number() {
+  if (unused_.empty()) {
+    streams_.emplace_back();
+    return static_cast<std::uint32_t>(streams_.size() - 1);
+  }
+  const std::uint32_t number = unused_.back();
+  unused_.pop_back();
+  return number;
+}
+
+std::optional<std::uint32_t> Order::find(std::uint64_t id) const {
+  const auto found = by_id_.find(id);
+  return found != by_id_.end() ? std::optional{found->second} : std::nullopt;
+}
+
+std::uint32_t Order::number_of(const StreamInfo& info) {
+  if (const std::optional<std::uint32_t> known = find(info.id)) return *known;
+  const std::uint32_t number = take_number();
+  Stream& stream = streams_[number];
+  stream.id = info.id;
+  stream.text = describe(info);
+  stream.device = info.device;
+  stream.blocking = info.blocking;
+  stream.is_legacy_default = info.is_legacy_default;
+  stream.has_ended = false;
+  by_id_.emplace(info.id, number);
+  if (info.is_default) return number;
+  if (const auto earlier = borrowed_.find(info.handle); earlier != borrowed_.end()) add_all_of(stream.behind, earlier->second);
+  if (!info.owned) borrowed_[info.handle] = number;
+  return number;
+}
+
+void Order::join(Clock& clock, const Clock& other) {
+  clock.join(other, [&](const Epoch& epoch) { return !is_complete(epoch); });
+}
+
+void Order::add_all_of(Clock& clock, std::uint32_t number) {
+  const Stream& stream = streams_[number];
+  join(clock, stream.behind);
+  if (stream.submitted > stream.complete) clock.add({number, stream.submitted});
+}
+
+Epoch Order::begin(std::uint32_t number) {
+  Stream& stream = streams_[number];
+  if (stream.blocking)
+    for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+      const Stream& other = streams_[i];
+      const bool is_ordered = other.blocking && (stream.is_legacy_default || other.is_legacy_default);
+      if (i != number && is_ordered && other.device == stream.device) add_all_of(stream.behind, i);
+    }
+  return {number, ++stream.submitted};
+}
+
+void Order::end_stream(std::uint64_t id) {
+  if (const std::optional<std::uint32_t> number = find(id)) streams_[*number].has_ended = true;
+}
+
+void Order::record(native::event event, std::uint32_t stream) {
+  begin(stream);
+  Clock clock;
+  add_all_of(clock, stream);
+  events_[event] = std::move(clock);
+}
+
+void Order::wait_for_event(std::uint32_t waiting, native::event event) {
+  begin(waiting);
+  Clock& behind = streams_[waiting].behind;
+  const auto found = events_.find(event);
+  if (found != events_.end()) return join(behind, found->second);
+  for (std::uint32_t i = 0; i < streams_.size(); ++i)
+    if (i != waiting) add_all_of(behind, i);
+}
+
+void Order::wait_for_stream(std::uint32_t waiting, std::uint32_t awaited) {
+  begin(awaited);
+  begin(waiting);
+  add_all_of(streams_[waiting].behind, awaited);
+}
+
+void Order::complete(const Clock& clock) noexcept {
+  clock.for_each([&](const Epoch& epoch) {
+    std::uint64_t& known = streams_[epoch.stream].complete;
+    known = std::max(known, epoch.number);
+  });
+}
+
+void Order::complete_stream(std::uint32_t stream) {
+  begin(stream);
+  complete(streams_[stream].behind);
+  streams_[stream].complete = streams_[stream].submitted;
+}
+
+void Order::complete_event(native::event event) {
+  const auto found = events_.find(event);
+  if (found != events_.end()) return complete(found->second);
+  for (Stream& stream : streams_) stream.complete = stream.submitted;
+}
+
+void Order::complete_device(int device) {
+  for (Stream& stream : streams_)
+    if (stream.device == device) {
+      complete(stream.behind);
+      stream.complete = stream.submitted;
+    }
+}
+
+void Order::forget_complete() {
+  const auto is_unwanted = [&](const Epoch& epoch) { return is_complete(epoch); };
+  for (auto& [event, clock] : events_) clock.erase_if(is_unwanted);
+  for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+    Stream& stream = streams_[i];
+    stream.behind.erase_if(is_unwanted);
+    if (!stream.has_ended || stream.complete < stream.submitted) continue;
+    by_id_.erase(stream.id);
+    Stream unused;
+    unused.submitted = stream.submitted;
+    unused.complete = stream.complete;
+    stream = std::move(unused);
+    std::erase_if(borrowed_, [&](const auto& each) { return each.second == i; });
+    unused_.push_back(i);
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Who used which bytes last.
+#pragma once
+
+#include "checker/clock.hpp"
+#include "checker/stacks.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::checker {
+
+/// An operation that used some bytes.
+struct Use {
+  Epoch epoch;
+  const char* operation;  // a literal
+  StackId stack;
+};
+
+/// Neighbouring bytes with the same history.
+struct Segment {
+  std::uintptr_t end;
+  enum class Last : unsigned char { none, written, freed } last = Last::none;
+  Use write{};               // what wrote or freed the bytes, unless `last` is none
+  std::vector<Use> reads{};  // since then; one for each stream
+};
+
+class Ranges {
+ public:
+  /// Calls `f(begin, segment)` for segments that cover exactly the bytes from `begin` to `end`. Segments are split and made for that.
+  template <class F>
+  void visit(std::uintptr_t begin, std::uintptr_t end, F f) {
+    auto at = split(begin);
+    while (begin < end) {
+      if (at == segments_.end() || at->first > begin) {
+        const std::uintptr_t gap_end = at == segments_.end() ? end : std::min(end, at->first);
+        at = segments_.emplace_hint(at, begin, Segment{.end = gap_end});
+      } else if (at->second.end > end) {
+        at = std::prev(split(end));
+      }
+      f(begin, at->second);
+      begin = at->second.end;
+      ++at;
+    }
+  }
+  void erase(std::uintptr_t begin, std::uintptr_t end) {
+    const auto first = split(begin);
+    segments_.erase(first, split(end));
+  }
+  /// Removes the uses for which `is_unwanted(use)`, except frees, and the segments of which nothing is left.
+  template <class F>
+  void forget(F is_unwanted) {
+    for (auto at = segments_.begin(); at != segments_.end();) {
+      Segment& segment = at->second;
+      std::erase_if(segment.reads, is_unwanted);
+      if (segment.last == Segment::Last::written && is_unwanted(segment.write)) segment.last = Segment::Last::none;
+      at = segment.last == Segment::Last::none && segment.reads.empty() ? segments_.erase(at) : std::next(at);
+    }
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return segments_.size(); }
+  void clear() noexcept { segments_.clear(); }
+
+ private:
+  using Map = std::map<std::uintptr_t, Segment>;  // by the first byte
+
+  /// Makes sure that no segment lies on both sides of `place`. Returns the first segment that begins there or later.
+  Map::iterator split(std::uintptr_t place) {
+    const auto next = segments_.lower_bound(place);
+    if (next == segments_.begin()) return next;
+    Segment& before = std::prev(next)->second;
+    if (before.end <= place) return next;
+    const auto second = segments_.emplace_hint(next, place, before);
+    before.end = place;
+    return second;
+  }
+
+  Map segments_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::checker

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checker/report.hpp"
+
+#include <sstream>
+
+namespace runnel::inline RUNNEL_ABI::checker {
+namespace {
+
+[[nodiscard]] const char* title_of(Fault fault) noexcept {
+  switch (fault) {
+    case Fault::unordered:
+      return "a missing wait: two streams use the same memory, and nothing orders the two operations";
+    case Fault::host_too_early:
+      return "a missing wait: the host uses memory before a stream is done with it";
+    case Fault::allocated_later:
+      return "a missing wait: memory is used by a stream that does not wait for its allocation";
+    case Fault::freed_too_early:
+      return "memory that is freed too early: a stream may still be using it";
+    case Fault::used_after_free:
+      return "use of memory that was freed";
+    case Fault::unpinned_in_flight:
+      return "memory that is unpinned too early: a stream may still be using it";
+  }
+  return "";
+}
+
+[[nodiscard]] const char* verb_of(detail::MemoryAccess access) noexcept {
+  return access == detail::MemoryAccess::write ? "writes" : "reads";
+}
+
+void add_place(std::ostringstream& text, StackId stack) {
+  const std::string lines = checker::text_of(stack);
+  text << (lines.empty() ? "      (no names: the program has no symbols)\n" : lines);
+}
+
+/// What the program should do, in terms of the two streams.
+void add_advice(std::ostringstream& text, const Finding& finding, const Order& order) {
+  if (finding.fault == Fault::used_after_free) {
+    text << "  The memory must live until operation 2 is submitted.\n";
+    return;
+  }
+  const std::uint32_t first = finding.earlier.epoch.stream;
+  const std::string& earlier = order.text_of(first);
+  const std::string later = finding.later_stream ? order.text_of(*finding.later_stream) : "";
+  const bool waits_too_early = finding.later_stream && order.awaited_number(*finding.later_stream, first) > 0;
+  switch (finding.fault) {
+    case Fault::unordered:
+    case Fault::allocated_later:
+      if (waits_too_early)
+        text << "  " << later << " waits for earlier work of " << earlier
+             << " only: record the event, or call wait_stream(), behind operation 1.\n";
+      else
+        text << "  Missing, between the two: " << later << " has to wait for " << earlier << ", by wait_stream() or by an event.\n";
+      break;
+    case Fault::host_too_early:
+      text << "  Missing, between the two: synchronize " << earlier << ", or an event that is recorded behind operation 1.\n";
+      break;
+    case Fault::freed_too_early:
+      text << "  Missing, before the memory is freed: record_stream(" << earlier << ") on the buffer, or a wait for that stream.\n";
+      break;
+    case Fault::unpinned_in_flight:
+      text << "  Missing, before the memory is unpinned: synchronize " << earlier << ".\n";
+      break;
+    case Fault::used_after_free:
+      break;
+  }
+}
+
+}  // namespace
+
+std::string text_of(const Finding& finding, const Order& order) {
+  std::ostringstream text;
+  text << "runnel: the checker found " << title_of(finding.fault) << ".\n";
+  text << "  1. " << finding.earlier.operation;
+  if (finding.fault == Fault::used_after_free)
+    text << ", called by\n";
+  else
+    text << " " << verb_of(finding.earlier_access) << " in " << order.text_of(finding.earlier.epoch.stream) << ", submitted by\n";
+  add_place(text, finding.earlier.stack);
+  text << "  2. " << finding.later_operation;
+  if (finding.fault != Fault::freed_too_early && finding.fault != Fault::unpinned_in_flight) text << " " << verb_of(finding.later_access);
+  if (finding.later_stream) text << " in " << order.text_of(*finding.later_stream);
+  text << ", " << (finding.later_stream ? "submitted by\n" : "called by\n");
+  add_place(text, finding.later_stack);
+  text << "  Both use " << finding.end - finding.begin << " bytes at 0x" << std::hex << finding.begin << std::dec << ".\n";
+  add_advice(text, finding, order);
+  return text.str();
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::checker

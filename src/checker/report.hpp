@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The texts of the checker's reports.
+#pragma once
+
+#include "checker/order.hpp"
+#include "checker/ranges.hpp"
+
+#include <runnel/detail/checking.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace runnel::inline RUNNEL_ABI::checker {
+
+/// What is wrong between an earlier use and a later one.
+enum class Fault : unsigned char {
+  unordered,          ///< two streams, at least one writes
+  host_too_early,     ///< the host uses memory before a stream is done with it
+  allocated_later,    ///< memory is used before the allocation, which has its place in a stream
+  freed_too_early,    ///< memory is freed in the order of a stream that does not wait for all uses
+  used_after_free,    ///< memory was freed, or is freed in the order of a stream
+  unpinned_in_flight  ///< memory is unpinned while a stream may use it
+};
+
+struct Finding {
+  Fault fault;
+  Use earlier;
+  detail::MemoryAccess earlier_access;
+  std::optional<std::uint32_t> later_stream;  // nothing: the host
+  detail::MemoryAccess later_access;
+  const char* later_operation;
+  StackId later_stack;
+  std::uintptr_t begin;  // of the bytes that both use
+  std::uintptr_t end;
+};
+
+/// @throws std::bad_alloc
+[[nodiscard]] std::string text_of(const Finding& finding, const Order& order);
+
+}  // namespace runnel::inline RUNNEL_ABI::checker

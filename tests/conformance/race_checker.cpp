@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Programs with a missing wait, which the checker must find, and correct ones, of which it must report nothing. What it says does not
+/// depend on timing: only waits count.
+#include <array>
+#include <cstring>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+
+class CheckerTest : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped()) return;
+    was_on_ = RaceChecker::is_on();
+    RaceChecker::stop();
+    RaceChecker::set_handler([](const char* report, void* self) { static_cast<CheckerTest*>(self)->reports_.emplace_back(report); }, this);
+    RaceChecker::start();
+  }
+  void TearDown() override {
+    Device::current().synchronize();
+    RaceChecker::stop();
+    RaceChecker::set_handler(nullptr);
+    if (was_on_) RaceChecker::start();
+    Conformance::TearDown();
+  }
+  /// The only report contains the text.
+  void expect_report(const char* text) {
+    ASSERT_EQ(reports_.size(), 1U) << all();
+    EXPECT_NE(reports_[0].find(text), std::string::npos) << all();
+    reports_.clear();
+  }
+  void expect_none() {
+    EXPECT_EQ(reports_.size(), 0U) << all();
+    reports_.clear();
+  }
+
+  static constexpr const char* missing_wait = "two streams use the same memory";
+  static constexpr const char* host_too_early = "the host uses memory before a stream is done";
+  std::vector<std::string> reports_;
+
+ private:
+  [[nodiscard]] std::string all() const {
+    std::string text;
+    for (const std::string& report : reports_) text += report + "\n";
+    return text;
+  }
+  bool was_on_ = false;
+};
+using MissingWait = CheckerTest;
+using EnoughWaits = CheckerTest;
+
+constexpr std::size_t size = 4096;
+
+/// A device buffer that every stream may use: its allocation is complete.
+[[nodiscard]] DeviceBuffer<unsigned char> ready_buffer(StreamRef stream) {
+  DeviceBuffer<unsigned char> buffer(size, stream);
+  stream.synchronize();
+  return buffer;
+}
+
+TEST_F(MissingWait, ACopyReadsWhatAnotherStreamWrites) {
+  Stream a{StreamOptions{.name = "first"}}, b{StreamOptions{.name = "second"}};
+  PinnedBuffer<unsigned char> in(size), out(size);
+  auto device = ready_buffer(a);
+  copy(a, device, std::as_const(in));
+  copy(b, out, std::as_const(device));
+  ASSERT_EQ(reports_.size(), 1U);
+  for (const char* part : {"first", "second", "copy writes", "copy reads", "4096 bytes", "wait_stream()"})
+    EXPECT_NE(reports_[0].find(part), std::string::npos) << "no '" << part << "' in: " << reports_[0];
+  reports_.clear();
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, TwoStreamsFillTheSameBytes) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  fill_bytes(b, device.data(), 2, size);
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, AFillOverwritesWhatAnotherStreamReads) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> out(size);
+  auto device = ready_buffer(a);
+  copy(b, out, std::as_const(device));
+  fill_bytes(a, device.data(), 1, size);
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, TheHostOverwritesAPinnedSourceInFlight) {
+  Stream stream;
+  PinnedBuffer<unsigned char> in(size);
+  auto device = ready_buffer(stream);
+  copy(stream, device, std::as_const(in));
+  RaceChecker::host_writes(in);
+  expect_report(host_too_early);
+  stream.synchronize();
+  RaceChecker::host_writes(in);
+  expect_none();
+}
+
+TEST_F(MissingWait, TheHostReadsADestinationBeforeTheCopyHasPassed) {
+  Stream stream;
+  PinnedBuffer<unsigned char> out(size);
+  auto device = ready_buffer(stream);
+  copy(stream, out, std::as_const(device));
+  RaceChecker::host_reads(out);
+  expect_report(host_too_early);
+}
+
+TEST_F(MissingWait, AnEventIsRecordedTooEarly) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> out(size);
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  const Event event = a.record_event();
+  fill_bytes(a, device.data(), 2, size);
+  b.wait_event(event);
+  copy(b, out, std::as_const(device));
+  expect_report("waits for earlier work");
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, AStreamWaitsForAnEventBeforeItIsRecorded) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  Event event;
+  b.wait_event(event);
+  fill_bytes(a, device.data(), 1, size);
+  event.record(a);
+  fill_bytes(b, device.data(), 2, size);
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, TheWaitGoesTheWrongWay) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  a.wait_stream(b);
+  fill_bytes(b, device.data(), 2, size);
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, TheWaitIsForAnotherStream) {
+  Stream a, b, c;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  b.wait_stream(c);
+  fill_bytes(b, device.data(), 2, size);
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, OneByteIsCommon) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, 101);
+  fill_bytes(b, device.data() + 100, 2, 100);
+  expect_report("Both use 1 bytes");
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, OneRowIsCommon) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_2d(a, device.data(), 64, 1, 32, 10);
+  fill_2d(b, device.data() + 9 * 64, 64, 2, 32, 10);
+  expect_report("Both use 32 bytes");
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, DeclaredWorkReadsWhatAnotherStreamWrites) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  a.writes(device);
+  b.reads(device);
+  expect_report("declared work reads");
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, MemoryIsUsedBeforeItsAllocation) {
+  Stream a, b;
+  DeviceBuffer<unsigned char> device(size, a);
+  fill_bytes(b, device.data(), 1, size);
+  expect_report("does not wait for its allocation");
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> out(size);
+  {
+    auto device = ready_buffer(a);
+    copy(b, out, std::as_const(device));
+  }
+  expect_report("record_stream(");
+}
+
+TEST_F(MissingWait, MemoryIsUsedAfterItsFree) {
+  Stream a;
+  DeviceSpan<unsigned char> span;
+  {
+    auto device = ready_buffer(a);
+    span = device;
+  }
+  a.writes(span);
+  expect_report("use of memory that was freed");
+}
+
+TEST_F(MissingWait, MemoryIsUnpinnedInFlight) {
+  Stream stream;
+  std::vector<unsigned char> in(size);
+  auto device = ready_buffer(stream);
+  {
+    const HostRegistration pinned{in};
+    copy(stream, device, in);
+    stream.wait_stream(stream);
+  }
+  expect_report("unpinned too early");
+}
+
+TEST_F(MissingWait, ABatchWritesWhatAnotherStreamReads) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> in(size), out(size);
+  auto device = ready_buffer(a);
+  const std::array operations{copy_operation(device.span().subspan(0, 100), std::span<const unsigned char>{in.data(), 100}),
+                              copy_operation(device.span().subspan(200, 100), std::span<const unsigned char>{in.data(), 100})};
+  copy_batch(a, operations);
+  copy(b, std::span{out.data(), 10}, DeviceSpan<const unsigned char>{device.data() + 210, 10});
+  expect_report("copy a batch writes");
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, AHostFunctionWritesWhatAnotherStreamReads) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> shared(size);
+  auto device = ready_buffer(b);
+  a.writes(shared);
+  a.launch_host_func([to = shared.data()] { std::memset(to, 1, size); });
+  copy(b, device, std::as_const(shared));
+  expect_report(missing_wait);
+  Device::current().synchronize();
+}
+
+TEST_F(MissingWait, TheDefaultStreamDoesNotOrderWithAStreamThatIsNotBlocking) {
+  Stream a;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  fill_bytes(Device::current().default_stream(), device.data(), 2, size);
+  expect_report(missing_wait);
+  device.record_stream(Device::current().default_stream());
+}
+
+TEST_F(MissingWait, StreamsOfTwoThreads) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  on_thread([&] { fill_bytes(a, device.data(), 1, size); });
+  on_thread([&] { fill_bytes(b, device.data(), 2, size); });
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(MissingWait, IsReportedOnceForEachPairOfPlaces) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  for (int i = 0; i < 5; ++i) {
+    fill_bytes(a, device.data(), 1, size);
+    fill_bytes(b, device.data(), 2, size);
+    a.wait_stream(b);
+  }
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(EnoughWaits, WaitStream) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  b.wait_stream(a);
+  fill_bytes(b, device.data(), 2, size);
+  a.wait_stream(b);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, AnEventThroughAThirdStream) {
+  Stream a, b, c;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  const Event first = a.record_event();
+  b.wait_event(first);
+  const Event second = b.record_event();
+  c.wait_event(second);
+  fill_bytes(c, device.data(), 2, size);
+  a.wait_stream(c);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, ThreeWaysOfTheHost) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  a.synchronize();
+  fill_bytes(b, device.data(), 2, size);
+  Event event = b.record_event();
+  event.synchronize();
+  fill_bytes(a, device.data(), 3, size);
+  Device::current().synchronize();
+  fill_bytes(b, device.data(), 4, size);
+  while (!b.query()) std::this_thread::yield();
+  fill_bytes(a, device.data(), 5, size);
+  event.record(a);
+  while (!event.query()) std::this_thread::yield();
+  fill_bytes(b, device.data(), 6, size);
+  EXPECT_TRUE(b.synchronize_for(patience));
+  fill_bytes(a, device.data(), 7, size);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, BlockingStreamsOrderWithTheDefaultStream) {
+  Stream a{StreamOptions{.blocking = true}};
+  Stream b{StreamOptions{.blocking = true}};
+  const StreamRef middle = Device::current().default_stream();
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  fill_bytes(middle, device.data(), 2, size);
+  fill_bytes(b, device.data(), 3, size);
+  device.record_stream(middle);
+  device.record_stream(b);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, TwoBlockingStreamsDoNotOrderWithEachOther) {
+  Stream a{StreamOptions{.blocking = true}};
+  Stream b{StreamOptions{.blocking = true}};
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  fill_bytes(b, device.data(), 2, size);
+  expect_report(missing_wait);
+  device.record_stream(b);
+}
+
+TEST_F(EnoughWaits, BytesThatDoNotMeet) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, 100);
+  fill_bytes(b, device.data() + 100, 2, 100);
+  fill_2d(a, device.data() + 1024, 64, 1, 32, 10);
+  fill_2d(b, device.data() + 1024 + 32, 64, 2, 32, 10);
+  device.record_stream(b);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, TwoStreamsRead) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> first(size), second(size);
+  auto device = ready_buffer(a);
+  copy(a, first, std::as_const(device));
+  copy(b, second, std::as_const(device));
+  device.record_stream(b);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, MemoryThatIsAllocatedAgain) {
+  Stream a, b;
+  for (int i = 0; i < 20; ++i) {
+    DeviceBuffer<unsigned char> device(size, i % 2 == 0 ? a : b);
+    fill_bytes(device.stream(), device.data(), 1, size);
+    const PinnedBuffer<unsigned char> out(size);
+    PinnedBuffer<unsigned char> in(size);
+    copy(device.stream(), device, std::as_const(in));
+  }
+  expect_none();
+}
+
+TEST_F(EnoughWaits, PageableMemoryOfASmallCopyIsReused) {
+  Stream a, b;
+  std::vector<unsigned char> in(size);
+  auto device = ready_buffer(a);
+  const CopyResult done = copy(a, device, in);
+  if (done != CopyResult::inlined) GTEST_SKIP() << "the copy was not done at the call";
+  RaceChecker::host_writes(in);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, WrappersOfOneHandleAreOneStream) {
+  Stream owner;
+  Stream other;
+  auto device = ready_buffer(owner);
+  fill_bytes(Stream::from_native(owner.native(), Device::current(), Ownership::borrow), device.data(), 1, size);
+  fill_bytes(owner, device.data(), 2, size);
+  const native::stream foreign = other.release();
+  auto again = ready_buffer(owner);
+  fill_bytes(Stream::from_native(foreign, Device::current(), Ownership::borrow), again.data(), 1, size);
+  Stream last = Stream::from_native(foreign, Device::current(), Ownership::take);
+  fill_bytes(last, again.data(), 2, size);
+  again.record_stream(last);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, AStreamEndsButTheOrderStays) {
+  Stream b;
+  Event event;
+  auto device = ready_buffer(b);
+  {
+    Stream a;
+    fill_bytes(a, device.data(), 1, size);
+    event.record(a);
+  }
+  b.wait_event(event);
+  fill_bytes(b, device.data(), 2, size);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, AThreadsDefaultStreamAndAnEvent) {
+  Stream b;
+  Event event;
+  auto device = ready_buffer(b);
+  on_thread([&] {
+    const StreamRef mine = StreamRef::per_thread_default(Device::current());
+    fill_bytes(mine, device.data(), 1, size);
+    event.record(mine);
+  });
+  b.wait_event(event);
+  fill_bytes(b, device.data(), 2, size);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, WhatTheProgramDeclares) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  fill_bytes(a, device.data(), 1, size);
+  RaceChecker::assume_wait(b, a);
+  fill_bytes(b, device.data(), 2, size);
+  RaceChecker::assume_complete(b);
+  fill_bytes(a, device.data(), 3, size);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, Overlap) {
+  std::vector<int> in(100000, 1), out(100000);
+  overlap(in, out, {.chunk = 10000}, [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(stream, to, from); });
+  EXPECT_EQ(in, out);
+  RaceChecker::host_reads(out);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, AnEventOfOtherCodeMayStandForAnything) {
+  Stream a, b;
+  auto device = ready_buffer(a);
+  Event event = a.record_event();
+  fill_bytes(a, device.data(), 1, size);
+  Event wrapped = Event::from_native(event.native(), Device::current(), Ownership::borrow);
+  b.wait_event(wrapped);
+  fill_bytes(b, device.data(), 2, size);
+  device.record_stream(b);
+  expect_none();
+}
+
+TEST_F(EnoughWaits, ManyStreamsThatEndLeaveNothingBehind) {
+  Stream a;
+  auto device = ready_buffer(a);
+  for (int i = 0; i < 3000; ++i) {
+    Stream each;
+    each.wait_stream(a);
+    fill_bytes(each, device.data() + i, 1, 1);
+    a.wait_stream(each);
+    if (i % 100 == 0) a.synchronize();
+  }
+  fill_bytes(a, device.data(), 2, size);
+  expect_none();
+}
+
+}  // namespace

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Changes the library in many small ways, one at a time, and counts how many of the changes the tests notice.
+
+  mutation.py make --count 500 --seed 1 > mutants.json      (needs the Python package universalmutator)
+  mutation.py run --host FOLDER --cuda FOLDER --jobs 8 mutants.json > results.json
+  mutation.py show results.json
+
+`make` draws changes of src/ and backends/. `run` builds each of them in copies of two build folders, of the host backend and of the CUDA
+backend, and runs the host suite and the suite on the stand-in. A change that does not compile, or that leaves the machine code as it is,
+does not count. The others are killed (a test fails, crashes or hangs) or survive.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import queue
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = {'src': ('host', 'cuda'), 'backends/host': ('host',), 'backends/cuda_hip': ('cuda',), 'backends/cuda': ('cuda',)}
+PATIENCE = 150  # seconds for one run of a suite: a mutant that takes longer hangs
+
+
+# make
+
+def is_worth_a_change(line):
+    text = line.strip()
+    return bool(text) and not re.match(r'(//|///|#|}|{|namespace|using|template|static_assert|public:|private:)', text)
+
+
+def mutants_of(path):
+    """All changes of one line of a file that universalmutator knows."""
+    lines = path.read_text().splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, '-m', 'universalmutator.genmutants', str(path), '--noCheck', '--mutantDir', folder],
+                       stdout=subprocess.DEVNULL, check=True)
+        for changed in sorted(pathlib.Path(folder).iterdir()):
+            after = changed.read_text().splitlines()
+            if len(after) != len(lines):
+                continue  # a new line: mostly a `break` where none can be
+            places = [i for i, (a, b) in enumerate(zip(lines, after)) if a != b]
+            if len(places) == 1 and is_worth_a_change(lines[places[0]]):
+                yield {'file': str(path.relative_to(ROOT)), 'line': places[0] + 1, 'from': lines[places[0]], 'to': after[places[0]]}
+
+
+def make(options):
+    generator = random.Random(options.seed)
+    found = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob('*.[ch]pp')):
+            found += list(mutants_of(path))
+    # One change for each line at most, so that long lines do not count more often.
+    by_line = {}
+    for mutant in found:
+        by_line.setdefault((mutant['file'], mutant['line']), []).append(mutant)
+    drawn = [generator.choice(by_line[key]) for key in sorted(by_line)]
+    generator.shuffle(drawn)
+    # More than were asked for: some do not compile.
+    json.dump({'wanted': options.count, 'mutants': drawn[:3 * options.count]}, sys.stdout, indent=1)
+
+
+# run
+
+class Place:
+    """A copy of the tree, with a build folder for each backend, in which one thread builds and tests mutants."""
+
+    def __init__(self, folder, builds):
+        self.folder = folder
+        self.builds = {backend: folder / build.relative_to(ROOT) for backend, build in builds.items()}
+        shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns('.git', '.gpu'), copy_function=shutil.copy2)
+
+    def build(self, backend):
+        return subprocess.run(['ninja', '-C', str(self.builds[backend])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    def code(self, backend):
+        """A number for the machine code of the library."""
+        library = next((self.builds[backend] / 'src').glob('librunnel-*.so.*.*.*'))
+        stripped = self.folder / 'stripped.so'
+        subprocess.run(['strip', '-o', str(stripped), str(library)], check=True)
+        return hashlib.sha256(stripped.read_bytes()).hexdigest()
+
+    def run(self, backend, order=None):
+        """True if the suite passes."""
+        build = self.builds[backend]
+        environment = dict(os.environ, RUNNEL_EXIT_CASES=str(build / 'tests/conformance/exit_cases'))
+        programs = [[str(build / 'tests/conformance/conformance'), '--gtest_brief=1', '--gtest_fail_fast']]
+        if order is not None:
+            environment.update(LD_LIBRARY_PATH=str(build / 'tests/standin'), RUNNEL_STANDIN='1', STANDIN_SCHEDULER=order, STANDIN_SEED='1')
+            programs.append([str(build / 'tests/backends/capture_test'), '--gtest_brief=1', '--gtest_fail_fast'])
+        else:
+            programs.append([str(build / 'tests/unit/unit'), '--gtest_brief=1'])
+        return all(self.passes(program, environment) for program in programs)
+
+    @staticmethod
+    def passes(program, environment):
+        process = subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return process.wait(PATIENCE) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+            return False
+
+
+def backends_of(mutant):
+    return next(backends for folder, backends in FOLDERS.items() if mutant['file'].startswith(folder + '/'))
+
+
+def judge(place, mutant, original):
+    """'invalid', 'same code', 'survived', or what killed the mutant."""
+    path = place.folder / mutant['file']
+    before = path.read_text()
+    lines = before.splitlines(keepends=True)
+    if lines[mutant['line'] - 1].rstrip('\n') != mutant['from']:
+        return 'invalid'
+    lines[mutant['line'] - 1] = mutant['to'] + '\n'
+    path.write_text(''.join(lines))
+    try:
+        backends = backends_of(mutant)
+        if not all(place.build(backend) for backend in backends):
+            return 'invalid'
+        changed = [backend for backend in backends if place.code(backend) != original[backend]]
+        if not changed:
+            return 'same code'
+        if 'host' in changed and not place.run('host'):
+            return 'host suite'
+        for order in ('lazy', 'random'):
+            if 'cuda' in changed and not place.run('cuda', order):
+                return f'stand-in, {order}'
+        return 'survived'
+    finally:
+        path.write_text(before)
+        os.utime(path)
+
+
+def run(options):
+    work = json.load(options.mutants)
+    builds = {'host': options.host.resolve(), 'cuda': options.cuda.resolve()}
+    todo = queue.SimpleQueue()
+    for mutant in work['mutants']:
+        todo.put(mutant)
+    results = []
+    lock = threading.Lock()
+    end = time.monotonic() + options.seconds
+
+    def work_on(number):
+        place = Place(pathlib.Path(options.folder) / str(number), builds)
+        original = {backend: place.code(backend) for backend in builds}
+        while time.monotonic() < end:
+            with lock:
+                if sum(r['result'] not in ('invalid', 'same code') for r in results) >= work['wanted']:
+                    return
+            try:
+                mutant = todo.get_nowait()
+            except queue.Empty:
+                return
+            result = judge(place, mutant, original)
+            with lock:
+                results.append(dict(mutant, result=result))
+                options.output.seek(0)
+                json.dump(results, options.output, indent=1)
+                options.output.truncate()
+                options.output.flush()
+
+    threads = [threading.Thread(target=work_on, args=(n,)) for n in range(options.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return count(results)
+
+
+def count(results):
+    counts = {}
+    for result in results:
+        counts[result['result']] = counts.get(result['result'], 0) + 1
+    survived = counts.get('survived', 0)
+    judged = sum(n for name, n in counts.items() if name not in ('invalid', 'same code'))
+    for name, n in sorted(counts.items()):
+        print(f'{n:6}  {name}', file=sys.stderr)
+    if judged:
+        print(f'{judged - survived} of {judged} killed: {100 * (judged - survived) / judged:.1f} %', file=sys.stderr)
+
+
+def show(options):
+    results = json.load(options.results)
+    for result in sorted(results, key=lambda r: (r['file'], r['line'])):
+        if result['result'] == 'survived':
+            print(f"{result['file']}:{result['line']}\n  - {result['from'].strip()}\n  + {result['to'].strip()}")
+    count(results)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    maker = verbs.add_parser('make', help='draws changes')
+    maker.add_argument('--count', type=int, default=500)
+    maker.add_argument('--seed', type=int, default=1)
+    maker.set_defaults(call=make)
+    runner = verbs.add_parser('run', help='builds and tests each change')
+    runner.add_argument('mutants', type=argparse.FileType())
+    runner.add_argument('--host', type=pathlib.Path, required=True, help='a build folder of the host backend')
+    runner.add_argument('--cuda', type=pathlib.Path, required=True, help='a build folder of the CUDA backend')
+    runner.add_argument('--jobs', type=int, default=os.cpu_count())
+    runner.add_argument('--seconds', type=float, default=1e9, help='begins no change after that time')
+    runner.add_argument('--folder', default=tempfile.gettempdir() + '/mutation', help='where copies of the tree are made')
+    runner.add_argument('--output', type=argparse.FileType('w'), default='results.json')
+    runner.set_defaults(call=run)
+    shower = verbs.add_parser('show', help='prints the changes that survived')
+    shower.add_argument('results', type=argparse.FileType())
+    shower.set_defaults(call=show)
+    options = parser.parse_args()
+    options.call(options)
+
+
+if __name__ == '__main__':
+    main()

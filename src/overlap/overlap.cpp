@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -46,7 +47,7 @@ class OverlapRun {
 
   OverlapResult run() {
     {
-      std::jthread finisher{[this] { finish_all(); }};
+      const std::jthread finisher = start_finisher();
       submit_all();
     }
     if (failure_.cause == nullptr)
@@ -181,6 +182,11 @@ class OverlapRun {
   }
 
   // On the finisher.
+  [[nodiscard]] std::jthread start_finisher() try {
+    return std::jthread{[this] { finish_all(); }};
+  } catch (const std::system_error&) {
+    throw_error(errc::out_of_memory, overlap_operation, "the system has no thread to wait for the chunks");
+  }
   void finish_all() {
     std::size_t chunk = 0;
     const char* step = "computing";

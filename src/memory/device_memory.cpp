@@ -102,15 +102,17 @@ struct FreeRequest {
   void* pointer;
   int device;
   StreamUse own;
-  const StreamUse* others;
+  const StreamRef* others;
   std::size_t count;
 };
+
+[[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
 
 [[nodiscard]] bool is_captured(const HeldStream& stream) noexcept { return capture_state(stream.handle()) == CaptureState::active; }
 
 /// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them.
 [[nodiscard]] bool free_on(native::stream stream, const FreeRequest& request, InCapture in_capture) noexcept {
-  const auto waits = [&](StreamUse use) { return make_wait(stream, use, in_capture); };
+  const auto waits = [&](StreamRef user) { return make_wait(stream, use_of(user), in_capture); };
   if (!std::all_of(request.others, request.others + request.count, waits)) return false;
   const RelaxedCapture relaxed{if_captures_met()};
   succeeded_or_note_capture(backend::free_async(request.pointer, stream));
@@ -147,8 +149,8 @@ struct FreeRequest {
 }
 
 [[nodiscard]] bool has_captured_user(const FreeRequest& request) noexcept {
-  return std::any_of(request.others, request.others + request.count, [](StreamUse use) {
-    const HeldStream held{use};
+  return std::any_of(request.others, request.others + request.count, [](StreamRef user) {
+    const HeldStream held{use_of(user)};
     return held && held.is_reachable() && is_captured(held);
   });
 }
@@ -168,10 +170,8 @@ void free_now(const FreeRequest& request) noexcept {
   if (!has_pools) end_use(request.own);
   // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
   if ((!has_pools || !free_in_stream_order(request)) && !has_captured_user(request)) free_after_wait(request);
-  std::for_each(request.others, request.others + request.count, end_use);
+  std::for_each(request.others, request.others + request.count, [](StreamRef user) { end_use(use_of(user)); });
 }
-
-[[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
 
 /// Removes streams that ended and whose work is complete, so that a buffer which outlives many streams does not keep an event for each.
 void forget_complete(std::vector<StreamRef>& others) {
@@ -183,10 +183,10 @@ void forget_complete(std::vector<StreamRef>& others) {
   });
 }
 
-/// A free that cannot be done from the caller's list of users: the list is copied.
+/// A free that has to wait until the runtime may be called.
 struct DeferredFree {
   StreamUse own;
-  std::vector<StreamUse> others;
+  std::vector<StreamRef> others;
   void* pointer;
 };
 
@@ -264,12 +264,11 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   if (mode == Release::never) return;
   if (is_checking()) [[unlikely]]
     tell_free(stream, others, pointer, bytes);
-  if (mode == Release::now && others.empty()) return free_now({pointer, device, use_of(stream), nullptr, 0});
+  // This allocates nothing, so that memory can also be freed when there is none left.
+  if (mode == Release::now) return free_now({pointer, device, use_of(stream), others.data(), others.size()});
   try {
-    auto later = std::make_unique<DeferredFree>(DeferredFree{use_of(stream), {}, pointer});
-    for (const StreamRef other : others) later->others.push_back(use_of(other));
-    release({run_deferred_free, later.release(), device});
-  } catch (const std::bad_alloc&) {  // the block is leaked: there is no memory for the list of its users
+    postpone({run_deferred_free, new DeferredFree{use_of(stream), std::move(others), pointer}, device});
+  } catch (const std::bad_alloc&) {  // the block is leaked: there is no memory to postpone its free
   }
 }
 

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,6 +35,24 @@ thread_local constinit int current = 0;
   for (std::string line; std::getline(info, line);)
     if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
   return "host processor";
+}
+
+/// Waits for the device's busy streams, one after the other in the order of their queues' addresses. Allocates nothing, and instead looks
+/// at all streams for each busy one.
+void wait_for_each(HostDevice& device) noexcept {
+  constexpr std::less<const TaskQueue*> is_before;
+  for (TaskQueuePtr last, next;; last = std::exchange(next, nullptr)) {
+    {
+      const std::lock_guard lock{device.mutex};
+      device.for_each_stream([&](const native::host_stream& stream) {
+        const TaskQueue* const queue = stream.queue.get();
+        const bool is_wanted = !queue->is_idle() && (last == nullptr || is_before(last.get(), queue));
+        if (is_wanted && (next == nullptr || is_before(queue, next.get()))) next = stream.queue;
+      });
+    }
+    if (next == nullptr) return;
+    next->wait_until(next->submitted(), true);
+  }
 }
 
 }  // namespace
@@ -135,8 +155,8 @@ status priority_range(int& least, int& greatest) noexcept {
 }
 
 status device_synchronize() noexcept {
-  return catch_bad_alloc([] {
-    host::HostDevice& device = host::device_at(host::current);
+  host::HostDevice& device = host::device_at(host::current);
+  try {
     std::vector<std::pair<host::TaskQueuePtr, std::uint64_t>> ends;
     {
       const std::lock_guard lock{device.mutex};
@@ -145,8 +165,10 @@ status device_synchronize() noexcept {
       });
     }
     for (const auto& [queue, number] : ends) queue->wait_until(number, true);
-    return ok;
-  });
+  } catch (const std::bad_alloc&) {
+    host::wait_for_each(device);
+  }
+  return ok;
 }
 
 status can_access_peer(int& can, int device, int peer) noexcept {

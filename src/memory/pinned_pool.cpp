@@ -30,7 +30,7 @@ constinit sync::Atomic<bool> has_blocks{false};  // until the first block is mad
 /// A reservation for one block, which is cancelled unless it is kept.
 class Reservation {
  public:
-  explicit Reservation(std::size_t bytes) noexcept : bytes_{bytes}, holds_{pinned_shelves().try_reserve(bytes)} {}
+  explicit Reservation(std::size_t bytes) : bytes_{bytes}, holds_{pinned_shelves().try_reserve(bytes)} {}
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
   ~Reservation() {
@@ -74,18 +74,11 @@ class Reservation {
   return nullptr;
 }
 
-/// Enters new memory as a block that is handed out. If that fails, the memory and its reservation are given back.
-void* enter_block(std::unique_ptr<PinnedBlock> block, void* memory) {
+/// Enters new memory as a block that is handed out. Requires: it was reserved.
+void* enter_block(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
   block->begin = address_of(memory);
-  try {
-    pinned_shelves().add(*block);
-  } catch (...) {
-    pinned_shelves().cancel_reservation(block->bytes);
-    free_pinned_memory(memory);
-    throw;
-  }
+  pinned_shelves().add(*block.release());
   has_blocks.store(true, std::memory_order_relaxed);
-  static_cast<void>(block.release());
   return memory;
 }
 

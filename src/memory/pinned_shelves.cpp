@@ -51,9 +51,11 @@ void PinnedShelves::forget(const PinnedBlock& block) noexcept {
   held_ -= block.bytes;
 }
 
-bool PinnedShelves::try_reserve(std::size_t bytes) noexcept {
+bool PinnedShelves::try_reserve(std::size_t bytes) {
   const std::lock_guard lock{lock_};
   if (held_ > limit_ || bytes > limit_ - held_) return false;
+  if (known_.size() + reserved_entries_ == known_.capacity()) known_.reserve(std::max<std::size_t>(16, 2 * known_.capacity()));
+  ++reserved_entries_;
   held_ += bytes;
   return true;
 }
@@ -61,10 +63,12 @@ bool PinnedShelves::try_reserve(std::size_t bytes) noexcept {
 void PinnedShelves::cancel_reservation(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   held_ -= bytes;
+  --reserved_entries_;
 }
 
-void PinnedShelves::add(PinnedBlock& block) {
+void PinnedShelves::add(PinnedBlock& block) noexcept {
   const std::lock_guard lock{lock_};
+  --reserved_entries_;
   known_.insert(find_after(block.begin), {block.begin, block.begin + block.bytes, &block});
   ++statistics_.misses;
   own(block);

@@ -80,11 +80,12 @@ class PinnedShelves {
   /// Hands out a block that was given back while streams still worked on it, and whose streams are complete now; null if there is none.
   /// Asks for no more than the oldest `at_most` blocks.
   [[nodiscard]] void* take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept;
-  /// Reserves bytes for a new block. False if the limit leaves fewer.
-  [[nodiscard]] bool try_reserve(std::size_t bytes) noexcept;
+  /// Reserves bytes, and the memory of an entry, for a new block: once the runtime has made the block, nothing can fail, so that it need
+  /// not be given back, which would wait for the device. False if the limit leaves fewer bytes. @throws std::bad_alloc
+  [[nodiscard]] bool try_reserve(std::size_t bytes);
   void cancel_reservation(std::size_t bytes) noexcept;
-  /// Enters a new block, which is handed out at once. Requires: its bytes were reserved. @throws std::bad_alloc
-  void add(PinnedBlock& block);
+  /// Enters a new block, which is handed out at once. Requires: it was reserved.
+  void add(PinnedBlock& block) noexcept;
 
   /// Counts a use of the block that contains the address, if that block is in use. True if all of the bytes lie in the block.
   /// @throws std::bad_alloc
@@ -170,6 +171,7 @@ class PinnedShelves {
   std::size_t held_ = 0;  // bytes of all blocks and reservations
   std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::vector<Known> known_;  // by address
+  std::size_t reserved_entries_ = 0;
 };
 
 /// Gives pinned memory back to the runtime, as soon as the runtime may be called.

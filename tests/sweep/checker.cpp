@@ -43,7 +43,7 @@ errc expected(int code) {
 }  // namespace
 
 Checker::Checker() : inspect_{reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"))} {
-  if (inspect_ == nullptr) {
+  if (inspect_ == nullptr && std::string_view{RUNNEL_BACKEND} != "host") {
     std::printf("not on a stand-in runtime, so no call can be made to fail\n");
     std::exit(77);
   }
@@ -54,15 +54,27 @@ Checker::Checker() : inspect_{reinterpret_cast<void (*)(StandinView*)>(dlsym(RTL
 }
 
 StandinView Checker::view() const {
+  const exhaustion::Pause pause;
   StandinView view{};
-  inspect_(&view);
+  view.fault_call = "";
+  if (inspect_ != nullptr)
+    inspect_(&view);
+  else
+    view.device = Device::current().ordinal();
+  if (!exhaustion::is_planned()) return view;
+  const exhaustion::View now = exhaustion::view();
+  view.faulted = now.faults > 0;
+  view.sticky = now.lasts;
+  view.fault_call = now.where;
   return view;
 }
 
 Checker::Snapshot Checker::snapshot() const {
+  const exhaustion::Pause pause;
   const StandinView now = view();
   // Once a current stream is set, reading it makes no runtime call. The first attempt of every scenario sets one.
-  return {live_objects(), now.device, now.calls == 0 ? 0 : runnel::detail::current.id, now.last_error, now.capture_mode};
+  const bool is_set = inspect_ == nullptr || now.calls > 0;
+  return {live_objects(), now.device, is_set ? runnel::detail::current.id : 0, now.last_error, now.capture_mode};
 }
 
 void Checker::violation(const char* format, ...) {
@@ -79,6 +91,11 @@ void Checker::thrown(const char* what, const Error& error) {
   const StandinView now = view();
   ++thrown_;
   seen_ = error.what();
+  if (exhaustion::is_planned()) {
+    if (thrown_ > exhaustion::view().faults && !now.sticky) violation("%s: threw without a fault: %s", what, error.what());
+    if (error.code() != errc::out_of_memory) violation("%s: threw another error than \"out of memory\": %s", what, error.what());
+    return;
+  }
   if (!now.faulted) violation("%s: threw without a fault: %s", what, error.what());
   if (!now.sticky && thrown_ > 1) violation("%s: one fault caused a second exception: %s", what, error.what());
   // Two errors have no native code: "no device" has the number in its text, and "not ready" of a time difference has no number.
@@ -93,6 +110,34 @@ void Checker::thrown(const char* what, const Error& error) {
   if (std::strlen(error.operation()) < 4 || std::strstr(error.what(), error.operation()) == nullptr)
     violation("%s: the text lacks the operation: %s", what, error.what());
   if (!in_words && std::strlen(error.native_name()) == 0) violation("%s: no native name", what);
+}
+
+void Checker::thrown_without_memory(const char* what, const std::bad_alloc& error) {
+  ++thrown_;
+  seen_ = error.what();
+  const StandinView now = view();
+  if (!exhaustion::is_planned() || (thrown_ > exhaustion::view().faults && !now.sticky))
+    violation("%s: threw std::bad_alloc without a fault", what);
+}
+
+bool Checker::goes_on(const char* what, const Snapshot& before, const StandinView& then, long calls_before) {
+  const exhaustion::Pause pause;
+  compare(what, before, then);
+  if (!sound() || violations_ > 20) return false;
+  if (!exhaustion::is_planned()) return true;
+  watch_blocks(what);
+  // The same call of the repeated attempt fails, if it comes again: what the library keeps for reuse may have made it needless.
+  if (repeated_ < repeated_faults) exhaustion::plan_again(exhaustion::calls() - calls_before);
+  ++repeated_;
+  return true;
+}
+
+void Checker::watch_blocks(const char* what) {
+  const std::size_t blocks = exhaustion::view().blocks;
+  if (repeated_ > 1) blocks_always_grew_ = blocks_always_grew_ && blocks > blocks_;
+  if (repeated_ == repeated_faults && blocks_always_grew_)
+    violation("%s: leaves memory behind each time it fails, %zu blocks", what, blocks);
+  blocks_ = blocks;
 }
 
 void Checker::compare(const char* what, const Snapshot& before, const StandinView& then) {
@@ -111,7 +156,8 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   const Snapshot now = snapshot();
   // If no call works any more, the library cannot restore the device.
   if (sound() && now.device != before.device) violation("%s: device %d was current, now %d", what, before.device, now.device);
-  if (then.calls > 0 && now.stream != before.stream && before.stream != 0) violation("%s: another stream is current", what);
+  if ((inspect_ == nullptr || then.calls > 0) && now.stream != before.stream && before.stream != 0)
+    violation("%s: another stream is current", what);
   if (sound() && now.capture_mode != before.capture_mode) violation("%s: the capture mode was not restored", what);
   if (sound() && now.last_error != before.last_error) violation("%s: last error %d left behind", what, now.last_error);
 }
@@ -120,7 +166,8 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
 void Checker::absorbed(const char* what, const StandinView& now) {
   ++absorbed_;
   seen_ = what;
-  if (now.sticky) return;  // the next call reports the error
+  if (exhaustion::is_planned()) return;  // the library had another way; the later checks show whether it was a right one
+  if (now.sticky) return;                // the next call reports the error
   const std::string_view call = now.fault_call;
   const bool is_query = ends_with(call, "Query");
   // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot query, and takes another one.
@@ -147,6 +194,20 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   if (now.last_error != 0) violation("%s: last error %d left behind", what, now.last_error);
 }
 
+/// The host backend's own count of device memory. On a stand-in the blocks are counted.
+void Checker::check_device_memory() {
+  if (inspect_ != nullptr) return;
+  for (int i = 0; i < Device::count(); ++i) {
+    const Device device{i};
+    static_cast<void>(attempt("DeviceBuffer at the end", [&] { const DeviceBuffer<int> buffer{1, device.default_stream()}; }));
+    const exhaustion::Pause pause;
+    device.synchronize();
+    { const DeviceBuffer<int> buffer{1, device.default_stream()}; }  // this allocation frees the blocks whose free could not be enqueued
+    const auto used = [&] { return device.memory_info().total - device.memory_info().free; };
+    if (!eventually([&] { return device.synchronize(), used() == 0; })) violation("device %d still has %zu bytes in use", i, used());
+  }
+}
+
 void Checker::finish() {
   // Freeing pinned blocks returns the events that guard their reuse.
   static_cast<void>(attempt("PinnedPool::trim", [] {
@@ -155,6 +216,7 @@ void Checker::finish() {
     PinnedPool::trim();
   }));
   const StandinView now = view();
+  check_device_memory();
   if (!eventually([] { return live_objects().host_functions == 0 && Callable::alive() == 0; }))
     violation("%d callables were never destroyed, the library counts %zu", Callable::alive().load(), live_objects().host_functions);
   const LiveObjects live = live_objects();
@@ -174,9 +236,12 @@ void Checker::finish() {
 
 int Checker::report(const char* scenario) const {
   const StandinView now = view();
-  std::printf("%s: %s; %ld calls, keeps %zu streams, fault in %s (%s, %d), %d thrown, %d absorbed%s%s\n", scenario,
-              violations_ == 0 ? "sound" : "UNSOUND", now.calls, kept_streams_, now.faulted ? now.fault_call : "none", fault_.form.c_str(),
-              fault_.code, thrown_, absorbed_, seen_.empty() ? "" : ": ", seen_.c_str());
+  const exhaustion::View made = exhaustion::view();
+  std::printf(
+      "%s: %s; %ld calls, %ld allocations, %ld thread starts, keeps %zu streams, fault in %s (%s, %d), %d thrown, %d absorbed%s%s\n",
+      scenario, violations_ == 0 ? "sound" : "UNSOUND", now.calls, made.allocations, made.threads, kept_streams_,
+      now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_, seen_.empty() ? "" : ": ",
+      seen_.c_str());
   return violations_ == 0 ? 0 : 1;
 }
 

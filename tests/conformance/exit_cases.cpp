@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases that need a process of their own: first use, exit and fork. `exit_cases <name>` runs one case. It prints "passed", or what failed.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <future>
 #include <latch>
 #include <optional>
@@ -17,8 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "../support/process.hpp"
+
 namespace {
 using namespace runnel;
+using test_support::in_child;
+using test_support::wait_for_child;
+using test_support::works;
 
 int failures = 0;
 
@@ -33,15 +36,6 @@ int finish() {
   if (failures == 0) std::puts("passed");
   std::fflush(stdout);
   return failures;
-}
-
-bool works(StreamRef stream) {
-  PinnedBuffer<int> memory{16};
-  int seen = 0;
-  fill(stream, memory, 5);
-  stream.launch_host_func([&] { seen = memory[15]; });
-  stream.synchronize();
-  return seen == 5;
 }
 
 /// Blocks the stream until the returned promise is set. The promise is never destroyed, so the end of the process does not set it.
@@ -156,19 +150,6 @@ int exit_with_a_closed_gate() {
   waiter.launch_host_func([] { std::puts("failed: a function ran that is behind the closed gate"); });
   expect(!stream.query(), "the gate is closed");
   return finish();
-}
-
-int wait_for_child(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
-}
-
-int in_child(const std::function<int()>& body) {
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  return wait_for_child(child);
 }
 
 template <class F>

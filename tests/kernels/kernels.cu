@@ -21,6 +21,8 @@ __global__ void busy(long long nanoseconds, int* flag) {
   *flag = 1;
 }
 
+__global__ void trap() { __trap(); }
+
 void require_launched() {
   if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) throw std::runtime_error(cudaGetErrorString(e));
 }
@@ -36,6 +38,12 @@ void launch_double_and_add(runnel::StreamRef stream, int* numbers, std::size_t c
 void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* flag) {
   const runnel::DeviceGuard with{stream.device()};
   busy<<<1, 1, 0, stream.native()>>>(std::chrono::nanoseconds{time}.count(), flag);
+  require_launched();
+}
+
+void launch_trap(runnel::StreamRef stream) {
+  const runnel::DeviceGuard with{stream.device()};
+  trap<<<1, 1, 0, stream.native()>>>();
   require_launched();
 }
 

@@ -104,9 +104,9 @@ void* allocate(std::size_t bytes, std::size_t unit, const void* caller) {
   const void* const place = counting && paused == 0 ? place_in_library(caller) : nullptr;
   if (place != nullptr && must_fail(What::memory, allocations, place)) throw std::bad_alloc{};
   unit = std::max(unit, least_unit);
-  static const auto next = reinterpret_cast<decltype(&aligned_alloc)>(dlsym(RTLD_NEXT, "aligned_alloc"));
-  auto* const base = static_cast<unsigned char*>(next(unit, unit + (bytes + unit - 1) / unit * unit));
-  if (base == nullptr) throw std::bad_alloc{};
+  void* memory = nullptr;
+  if (posix_memalign(&memory, unit, unit + bytes) != 0) throw std::bad_alloc{};
+  auto* const base = static_cast<unsigned char*>(memory);
   new (base + unit - sizeof(Prefix)) Prefix{place != nullptr};
   if (place != nullptr) blocks.fetch_add(1);
   return base + unit;
@@ -183,9 +183,9 @@ void operator delete[](void* block, std::size_t, std::align_val_t unit) noexcept
 extern "C" void* aligned_alloc(std::size_t unit, std::size_t bytes) noexcept {
   using namespace sweep::exhaustion;
   const void* const place = counting && paused == 0 ? place_in_library(__builtin_return_address(0)) : nullptr;
+  void* block = nullptr;
   if (place != nullptr && must_fail(What::memory, allocations, place)) return nullptr;
-  static const auto next = reinterpret_cast<decltype(&aligned_alloc)>(dlsym(RTLD_NEXT, "aligned_alloc"));
-  return next(unit, bytes);
+  return posix_memalign(&block, unit, bytes) == 0 ? block : nullptr;
 }
 
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) noexcept {

@@ -536,7 +536,7 @@ void native_handles(Checker& c) {
 void pinned_given_back(Checker& c, bool stream_ends) {
   Bystander b;
   if (!b.start(c)) return;
-  c.keeps_streams(1);  // a stream that frees memory after another stream has used it
+  c.keeps_streams(1);                 // a stream that frees memory after another stream has used it
   constexpr std::size_t size = 4096;  // a size class of its own
   std::optional<Stream> stream;
   std::optional<DeviceBuffer<int>> there;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Repeats a GoogleTest program beside background load and counts the failures of each case. Every process runs the cases in another order
+"""Repeats a GoogleTest program beside background load and counts the failures of each case. Each repetition runs the cases in another order
 (--gtest_shuffle). A case that hangs or crashes is counted too, and the repetitions go on in a new process. Exits 1 if anything failed."""
 import argparse
 import collections
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -75,8 +76,8 @@ def one_process(arguments, seed, repetitions, counts):
         count.hung += 1
     else:
         count.crashed += 1
-    print(f"seed {seed}: {running} {'did not end within ' + str(limit) + ' s' if status is None else 'ended the process, status ' + str(status)}",
-          flush=True)
+    end = f"did not end within {limit} s" if status is None else f"ended the process, status {status}"
+    print(f"seed {seed}: {running} {end}", flush=True)
     return max(began, 1)
 
 
@@ -106,6 +107,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the report is printed then, too
     counts = collections.defaultdict(Count)
     start = time.monotonic()
     done = 0
@@ -113,7 +115,8 @@ def main():
     try:
         while done < arguments.times and (arguments.seconds is None or time.monotonic() - start < arguments.seconds):
             done += one_process(arguments, arguments.seed + done, min(arguments.per_process, arguments.times - done), counts)
-            print(f"{done} of {arguments.times} repetitions, {time.monotonic() - start:.0f} s", flush=True)
+            failures = sum(count.bad for count in counts.values())
+            print(f"{done} of {arguments.times} repetitions, {time.monotonic() - start:.0f} s, {failures} failures", flush=True)
     finally:
         for process in load:
             process.kill()

@@ -24,6 +24,10 @@ release=(
   tsan_long
   standin_long
   sweep_long
+  running_out
+  exits_and_load
+  repeat
+  fuzz
   consumers_lto
 )
 # By name only, where build/ is there: lint
@@ -205,7 +209,7 @@ says_why_none() { "$1" info | grep 'none: '; }
 # A few telling orders of execution on the stand-in; then the real runtime, without a driver.
 part_cuda() {
   build_cuda
-  run_tests build-ci/cuda --suite standin-short
+  run_tests build-ci/cuda --suite standin-short --suite exits --suite load
   local conformance=$PWD/build-ci/cuda/tests/conformance/conformance
   expect_no_device "$conformance" "$PWD/build-ci/cuda/no-device.json"
   says_why_none build-ci/cuda/tools/runnel
@@ -229,10 +233,18 @@ sweep() {
   python3 tests/sweep/sweep.py --scenarios "build-ci/$1/tests/sweep/sweep_scenarios" --standin "${standins[0]}" "${@:2}"
 }
 
+# exhaustion BUILD ARGUMENTS...: fails each allocation and each thread start in turn, on the stand-in of that build if it has one.
+exhaustion() {
+  local standins=(build-ci/"$1"/tests/standin/lib*.so.*[0-9]) standin=()
+  [ ! -e "${standins[0]}" ] || standin=(--standin "${standins[0]}")
+  python3 tests/sweep/exhaustion.py --scenarios "build-ci/$1/tests/sweep/sweep_scenarios" "${standin[@]}" "${@:2}"
+}
+
 # A sample of the fault sweep: each call of each scenario once, for both vendors.
 part_sweep() {
   build_cuda
   sweep cuda --bounded 30
+  exhaustion cuda --bounded 6
   build_hip
   sweep hip --bounded 30
 }

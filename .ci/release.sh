@@ -53,6 +53,62 @@ part_sweep_long() {
   sweep hip --bounded 240
 }
 
+# The host backend, optimised as usual, for what is run often.
+build_host_long() {
+  need_build_tools
+  install_missing
+  CXX=g++ configure host_long -Dgpu_backend=host -Dexamples=disabled -Dbenchmarks=disabled
+  ninja -C build-ci/host_long
+}
+
+# Each allocation and each thread start fails, in each scenario.
+part_running_out() {
+  build_host_long
+  exhaustion host_long
+  build_cuda
+  exhaustion cuda
+  exhaustion cuda --scheduler lazy --seed 2
+  build_hip
+  exhaustion hip
+}
+
+# 1,000 exits and 1,000 forks on each backend; load of full size on the host backend, samples on the stand-ins.
+part_exits_and_load() {
+  build_host_long
+  tests/exits/exits.py build-ci/host_long/tests/exits/exits
+  local load=build-ci/host_long/tests/load/load_test vendor
+  "$load" enqueue
+  "$load" streams
+  "$load" soak
+  for vendor in cuda hip; do
+    "build_$vendor"
+    export LD_LIBRARY_PATH=$PWD/build-ci/$vendor/tests/standin RUNNEL_STANDIN=1
+    tests/exits/exits.py "build-ci/$vendor/tests/exits/exits"
+    for scheduler in eager lazy random; do
+      STANDIN_SCHEDULER=$scheduler "build-ci/$vendor/tests/load/load_test" soak --seconds 20
+    done
+    unset LD_LIBRARY_PATH RUNNEL_STANDIN
+  done
+}
+
+# The suite again and again beside busy processes, in another order each time.
+part_repeat() {
+  build_host_long
+  RUNNEL_EXIT_CASES=$PWD/build-ci/host_long/tests/conformance/exit_cases \
+    tests/repeat/repeat.py build-ci/host_long/tests/conformance/conformance --times "${REPETITIONS:-20}"
+}
+
+# libFuzzer on what comes from outside, 60 s each.
+part_fuzz() {
+  need_build_tools
+  need_clang
+  need libclang-rt-14-dev test -f "$(clang++ -print-file-name="libclang_rt.fuzzer-$(uname -m).a")"
+  install_missing
+  CXX=clang++ configure fuzz -Dgpu_backend=host -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=false \
+    -Dexamples=disabled -Dbenchmarks=disabled
+  ninja -C build-ci/fuzz fuzz-all
+}
+
 # Other people's builds of a library that was optimised at link time.
 part_consumers_lto() {
   need_build_tools

@@ -199,6 +199,21 @@ TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
   for (const Stream& stream : streams) EXPECT_TRUE(stream.synchronize_for(patience));
 }
 
+TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
+  const std::vector<int> in(100, 7);
+  std::vector<int> out(100);
+  const auto run = [&] {
+    overlap(in, out, {.chunk = 50}, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x); });
+  };
+  {
+    const ThreadFault fault;
+    EXPECT_EQ(code_of(run), errc::out_of_memory);
+    EXPECT_EQ(out, std::vector<int>(100));
+  }
+  run();
+  EXPECT_EQ(out, in);
+}
+
 // The first use of the library, in a process of its own.
 class FirstUse : public testing::Test {
  protected:

@@ -10,6 +10,8 @@
 #include "stream/checked.hpp"
 #include "stream/idle.hpp"
 
+#include <runnel/event.hpp>
+
 #include <array>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -66,7 +68,16 @@ namespace {
   return CopyResult::staged;
 }
 
+/// Runtimes may read a pageable source within the call, even if earlier work of the stream is yet to write it.
+void wait_until_source_is_written(Facts& facts) {
+  const bool is_read_in_order =
+      facts.runtime_takes_any_memory() || facts.from_kind() != MemoryKind::pageable || facts.device_reads_pageable();
+  if (is_read_in_order || facts.is_capturing() || facts.is_idle()) return;
+  Event{facts.call().stream()}.synchronize();
+}
+
 [[nodiscard]] CopyResult run_blocked(const CopyRequest& request, Facts& facts) {
+  wait_until_source_is_written(facts);
   check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
   // Where the device or the backend reads pageable memory itself, the call does not hold the caller.
   const bool returns_early = facts.runtime_takes_any_memory() || (facts.device_reads_pageable() && !facts.is_capturing());

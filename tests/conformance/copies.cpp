@@ -232,6 +232,25 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   EXPECT_TRUE(result == expected);
 }
 
+/// Blocking copies of a few bytes: a runtime may read such a source within the call.
+TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
+  for (const bool blocking : {false, true}) {
+    const Stream stream{StreamOptions{.blocking = blocking}};
+    const StreamRef writer = blocking ? device().default_stream() : StreamRef{stream};
+    DeviceBuffer<unsigned char> there{page, stream};
+    Bytes source(page), result(page);
+    const Bytes expected = pattern(page);
+    stream.synchronize();
+    Gate gate;
+    gate.close_on(writer);
+    writer.launch_host_func([&] { source = expected; });
+    EXPECT_TRUE(held_by(gate, [&] { copy(stream, there, source, Pageable::block); }));
+    copy(stream, result, there);
+    stream.synchronize();
+    EXPECT_TRUE(result == expected);
+  }
+}
+
 TEST_F(Copies, RefusedPageableCopiesEnqueueNothing) {
   Stream stream;
   Bytes host(page);

@@ -29,6 +29,8 @@ release=(
   repeat
   fuzz
   consumers_lto
+  random_long
+  put_back
 )
 # By name only, where build/ is there: lint
 
@@ -247,6 +249,26 @@ part_sweep() {
   exhaustion cuda --bounded 6
   build_hip
   sweep hip --bounded 30
+}
+
+# Many more random programs than a submission runs, on the host backend and both stand-ins.
+part_random_long() {
+  build_cuda
+  build_hip
+  CXX=g++ configure random_host -Dgpu_backend=host -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled
+  ninja -C build-ci/random_host tests/random/random_programs
+  python3 tests/random/run.py --program build-ci/random_host/tests/random/random_programs --count 100000 --seed 1000000
+  local vendor standins
+  for vendor in cuda hip; do
+    standins=(build-ci/"$vendor"/tests/standin/lib*.so.*[0-9])
+    python3 tests/random/run.py --program "build-ci/$vendor/tests/random/random_programs" --standin "${standins[0]}" --count 50000 --seed 1000000
+  done
+}
+
+# Defects that were mended are put back, one at a time. The random programs must find each.
+part_put_back() {
+  find_cuda
+  CXX=g++ python3 tests/random/put_back/run.py --work "$PWD/build-ci/put_back"
 }
 
 # The interop on a real Kokkos: the newest suite's, 5 with OpenMP; and one built with Serial, OpenMP and Threads where KOKKOS_SOURCE names

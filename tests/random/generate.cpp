@@ -17,6 +17,7 @@ class Generator {
   Program make() {
     program_.threads =
         limits_.threads > 1 && random_.chance(15) ? 2 + static_cast<int>(random_.below(static_cast<unsigned>(limits_.threads - 1))) : 1;
+    graph_ = random_.chance(4);
     choose_streams();
     choose_buffers();
     for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
@@ -24,7 +25,8 @@ class Generator {
       renew.buffer = static_cast<int>(i);
       renew.visit = 0;
     }
-    const int wanted = std::max(1, limits_.operations / 2 + static_cast<int>(random_.below(static_cast<unsigned>(limits_.operations + 1))));
+    const int wanted =
+        std::max(1, limits_.operations / (graph_ ? 1 : 2) + static_cast<int>(random_.below(static_cast<unsigned>(limits_.operations + 1))));
     for (int i = 0; i < wanted && program_.operations.size() < most_operations; ++i) add(choose_verb());
     return std::move(program_);
   }
@@ -35,7 +37,7 @@ class Generator {
 
   void choose_streams() {
     program_.streams = {{StreamKind::device_default, 0, -1}, {StreamKind::thread_default, 0, -1}};
-    const int more = 2 + pick(4);
+    const int more = graph_ ? 8 : 2 + pick(4);
     for (int i = 0; i < more; ++i) {
       const unsigned what = random_.below(10);
       const int last = static_cast<int>(program_.streams.size()) - 1;
@@ -51,11 +53,11 @@ class Generator {
 
   /// The sizes on which the route of a copy depends lie on both sides of 32 KiB and of 256 KiB.
   [[nodiscard]] std::size_t choose_size() {
-    const unsigned what = random_.below(100);
+    const unsigned what = limits_.staged ? 99 : random_.below(100);
     if (what < 72) return 64 + random_.below(2000);
     if (what < 82) return 31 * kibibyte + random_.below(2 * kibibyte);
     if (what < 89) return 100 * kibibyte + random_.below(160 * kibibyte);
-    if (what < 97 || !limits_.large) return 257 * kibibyte + random_.below(400 * kibibyte);
+    if (what < 97 || (!limits_.large && !limits_.staged)) return 257 * kibibyte + random_.below(400 * kibibyte);
     return 2048 * kibibyte + random_.below(3072 * kibibyte);
   }
 
@@ -63,9 +65,10 @@ class Generator {
     constexpr BufferKind kinds[] = {BufferKind::device, BufferKind::device,     BufferKind::pageable, BufferKind::pageable,
                                     BufferKind::pinned, BufferKind::registered, BufferKind::device,   BufferKind::pinned,
                                     BufferKind::device, BufferKind::pageable,   BufferKind::managed};
+    const std::size_t count_of_kinds = limits_.staged ? 4 : std::size(kinds);
     const std::size_t size = choose_size();
     const int count = 3 + pick(5);
-    for (int i = 0; i < count; ++i) program_.buffers.push_back({kinds[random_.below(std::size(kinds))], device(), size});
+    for (int i = 0; i < count; ++i) program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
   }
 
   [[nodiscard]] Verb choose_verb() {
@@ -73,36 +76,19 @@ class Generator {
       Verb verb;
       unsigned weight;
     };
-    static constexpr Weight weights[] = {{Verb::copy, 300},
-                                         {Verb::copy_2d, 60},
-                                         {Verb::fill, 60},
-                                         {Verb::fill_2d, 25},
-                                         {Verb::scratch_pinned, 40},
-                                         {Verb::scratch_device, 40},
-                                         {Verb::read_function, 50},
-                                         {Verb::write_function, 50},
-                                         {Verb::throw_function, 20},
-                                         {Verb::wait_function, 50},
-                                         {Verb::gate, 60},
-                                         {Verb::host_write, 40},
-                                         {Verb::check, 20},
-                                         {Verb::record_event, 25},
-                                         {Verb::wait_event, 20},
-                                         {Verb::wait_stream, 20},
-                                         {Verb::synchronize, 25},
-                                         {Verb::query, 20},
-                                         {Verb::synchronize_event, 10},
-                                         {Verb::move_event, 8},
-                                         {Verb::drop_event, 8},
-                                         {Verb::elapsed, 8},
-                                         {Verb::renew_stream, 30},
-                                         {Verb::renew_buffer, 50},
-                                         {Verb::drop_buffer, 10},
-                                         {Verb::trim, 5},
-                                         {Verb::overlap, 2},
-                                         {Verb::refuse, 25},
-                                         {Verb::starve, 15},
-                                         {Verb::fork_child, 1}};
+    static constexpr Weight weights[] = {
+        {Verb::copy, 300},          {Verb::copy_2d, 60},        {Verb::fill, 60},          {Verb::fill_2d, 25},
+        {Verb::scratch_pinned, 40}, {Verb::scratch_device, 40}, {Verb::read_function, 50}, {Verb::write_function, 50},
+        {Verb::throw_function, 20}, {Verb::wait_function, 50},  {Verb::busy_function, 4},  {Verb::gate, 60},
+        {Verb::host_write, 40},     {Verb::check, 20},          {Verb::record_event, 25},  {Verb::wait_event, 20},
+        {Verb::wait_stream, 20},    {Verb::synchronize, 25},    {Verb::query, 20},         {Verb::synchronize_event, 10},
+        {Verb::move_event, 8},      {Verb::drop_event, 8},      {Verb::elapsed, 8},        {Verb::renew_stream, 30},
+        {Verb::renew_buffer, 50},   {Verb::drop_buffer, 10},    {Verb::trim, 5},           {Verb::overlap, 2},
+        {Verb::refuse, 40},         {Verb::starve, 15},         {Verb::fork_child, 1}};
+    if (graph_ && random_.chance(85)) {
+      constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
+      return functions[random_.below(std::size(functions))];
+    }
     unsigned total = 0;
     for (const Weight& each : weights) total += each.weight;
     unsigned at = random_.below(total);
@@ -135,7 +121,7 @@ class Generator {
     o.at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
     o.source_at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
     if (o.verb == Verb::copy_2d || o.verb == Verb::fill_2d) choose_rows(o, size);
-    if (o.verb == Verb::gate) o.bytes = 1 + random_.below(8);
+    if (o.verb == Verb::gate) o.bytes = 1 + random_.below(graph_ ? 30 : 8);
   }
   void choose_rows(Operation& o, std::size_t size) {
     o.height = 1 + random_.below(8);
@@ -168,6 +154,7 @@ class Generator {
   Limits limits_;
   Random random_;
   Program program_;
+  bool graph_ = false;  // mostly host functions on many streams that wait for each other
   int last_id_ = 0;
   int visits_ = 0;
   int visit_left_ = 0;

@@ -146,8 +146,8 @@ void Interpreter::check_runs() const {
   for (const Lowered& each : calls_.operations)
     for (const Step& step : each.steps) {
       const bool is_function = step.call == Call::read_function || step.call == Call::write_function || step.call == Call::throw_function ||
-                               step.call == Call::wait_function || step.call == Call::gate || step.call == Call::plain_function ||
-                               (step.call == Call::starve && step.buffer < 0);
+                               step.call == Call::wait_function || step.call == Call::busy_function || step.call == Call::gate ||
+                               step.call == Call::plain_function || (step.call == Call::starve && step.buffer < 0);
       const int ran = shared_->ran[static_cast<std::size_t>(each.place)];
       if (is_function && ran != 1)
         fail("the host function of operation " + std::to_string(each.place) + " ran " + std::to_string(ran) + " times");
@@ -297,6 +297,7 @@ bool Interpreter::execute_work(const Step& step) {
     case Call::write_function:
     case Call::throw_function:
     case Call::wait_function:
+    case Call::busy_function:
     case Call::gate:
     case Call::plain_function:
       launch(step);
@@ -524,6 +525,11 @@ void Interpreter::launch(const Step& step) {
       });
     case Call::wait_function:
       return launch_with([shared = shared_, other = static_cast<std::size_t>(step.buffer)] { shared->ran[other].wait(0); });
+    case Call::busy_function:
+      return launch_with([] {
+        for (const auto end = std::chrono::steady_clock::now() + 400us; std::chrono::steady_clock::now() < end;) {
+        }
+      });
     case Call::gate:
       return launch_with([shared = shared_, at] { shared->opened[at].wait(false); });
     default:

@@ -250,6 +250,7 @@ void Lowering::dispatch(const Operation& o) {
       return memory_function(o);
     case Verb::throw_function:
     case Verb::wait_function:
+    case Verb::busy_function:
     case Verb::gate:
       return function(o);
     case Verb::host_write:
@@ -727,6 +728,8 @@ void Lowering::function(const Operation& o) {
     step.call = Call::gate;
     closed_.set(static_cast<std::size_t>(place_));
     opens_at_[static_cast<std::size_t>(place_)] = static_cast<std::size_t>(place_) + o.bytes;
+  } else if (o.verb == Verb::busy_function) {
+    step.call = Call::busy_function;
   } else if (o.verb == Verb::throw_function && slot(o.stream).kind != StreamKind::leased && lines_[line].thread <= 0 && is_single()) {
     step.call = Call::throw_function;
     if (lines_[line].exception < 0) lines_[line].exception = place_;

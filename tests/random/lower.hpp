@@ -42,6 +42,7 @@ enum class Call : unsigned char {
   throw_function,
   wait_function,
   gate,
+  busy_function,
   plain_function,
   compare,         ///< the thread reads host memory
   compare_copied,  ///< the thread copies memory to the host on stream, waits and compares

@@ -444,6 +444,9 @@ std::string Printer::function(const Step& step, int place) const {
       return launch + ran + text("throw Thrown{%d}; });\n", place);
     case Call::wait_function:
       return launch + text("flags.ran[%d].wait(0); ", step.buffer) + ran + "});\n";
+    case Call::busy_function:
+      return launch + "for (const auto end = std::chrono::steady_clock::now() + 400us; std::chrono::steady_clock::now() < end;) {} " + ran +
+             "});\n";
     case Call::gate:
       return launch + text("flags.opened[%d].wait(false); ", place) + ran + "});\n";
     default:

@@ -46,6 +46,7 @@ enum class Verb : unsigned char {
   write_function,  ///< a host function that writes bytes
   throw_function,  ///< a host function that throws
   wait_function,   ///< a host function that waits until the function of the operation `partner` has run
+  busy_function,   ///< a host function that computes for a while
   gate,            ///< a host function that waits until the thread opens the gate, `bytes` operations later
   host_write,      ///< the thread itself writes bytes
   check,           ///< the thread compares bytes
@@ -110,7 +111,8 @@ struct Limits {
   int operations = 24;  ///< about this many
   int devices = 1;
   int threads = 3;
-  bool large = true;  ///< also copies of several MiB
+  bool large = true;    ///< also copies of several MiB
+  bool staged = false;  ///< nothing but copies of several MiB between pageable and device memory
 };
 
 /// The program of this seed: the same on every machine.

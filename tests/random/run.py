@@ -15,7 +15,8 @@ import time
 ON_HOST = [
     ({}, [], 40),
     ({'RUNNEL_HOST_DEVICES': '2'}, ['--devices', '2', '--small'], 30),
-    ({'RUNNEL_HOST_MEMORY': '64M'}, ['--small'], 10),
+    ({'RUNNEL_HOST_MEMORY': '64M'}, ['--small'], 9),
+    ({'RUNNEL_HOST_MEMORY': '42M'}, ['--staged', '--operations', '16'], 1),
     ({}, ['--operations', '60', '--threads', '4', '--small'], 20),
 ]
 ON_STANDIN = [
@@ -30,7 +31,8 @@ ON_STANDIN = [
     ({'STANDIN_SCHEDULER': 'random', 'STANDIN_CHANNELS': '2'}, ['--small'], 5),
     ({'STANDIN_SCHEDULER': 'random', 'STANDIN_DEVICES': '2'}, ['--devices', '2', '--small'], 5),
     ({'STANDIN_SCHEDULER': 'random', 'STANDIN_MEMORY_MIB': '64'}, ['--small'], 5),
-    ({'STANDIN_SCHEDULER': 'random', 'STANDIN_HOST_FUNCTIONS': '1'}, ['--small'], 5),
+    ({'STANDIN_SCHEDULER': 'random', 'STANDIN_HOST_FUNCTIONS': '1'}, ['--small'], 4),
+    ({'STANDIN_SCHEDULER': 'eager', 'RUNNEL_STAGING_CHUNK': '512K'}, ['--staged', '--operations', '16'], 1),
 ]
 
 

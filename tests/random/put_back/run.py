@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts a defect back that was mended, and expects the random programs to find it.
 
-Each patch here undoes a mend. Its lines `Run:` name the build folder's backend and the environment of a run. For each patch this script
+Each patch here undoes a mend. Its lines `Run:` name the backend, the environment and the arguments of a run. For each patch this script
 copies the sources, applies the patch, builds, and runs programs until one fails.
 
     run.py --work FOLDER [--count 20000] [--only 03] [--shrink]
@@ -28,7 +28,7 @@ def prepare(work, backend):
     """A build folder for the copy of the sources."""
     folder = work / ('build-' + backend)
     if not (folder / 'build.ninja').exists():
-        call('meson', 'setup', folder, work / 'source', '-Dgpu_backend=' + backend, '-Dexamples=disabled', '-Dbenchmarks=disabled', '-Dtools=disabled',
+        call('meson', 'setup', folder, work / 'source', '-Dgpu_backend=' + backend, '-Dexamples=disabled', '-Dbenchmarks=disabled', '-Dtools=enabled',
              stdout=subprocess.DEVNULL)
     return folder
 
@@ -65,8 +65,10 @@ def try_patch(patch, options):
     call('patch', '--quiet', '-p1', '-d', options.work / 'source', '-i', patch)
     try:
         for line in re.findall(r'^Run: (.*)$', text, re.MULTILINE):
-            backend, *settings = line.split()
-            arguments = ['--seed', str(options.seed), '--count', str(options.count)] + (['--shrink', '--repeats', '3'] if options.shrink else [])
+            backend, *words = line.split()
+            settings = [word for word in words if not word.startswith('--')]
+            arguments = ['--seed', str(options.seed), '--count', str(options.count)] + (['--shrink', '--repeats', '3'] if options.shrink else []) + [
+                word for word in words if word.startswith('--')]
             start = time.monotonic()
             output, found = run(prepare(options.work, backend), settings, arguments)
             first = next((each for each in output.splitlines() if each.startswith('seed ')), 'not found')

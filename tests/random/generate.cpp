@@ -53,11 +53,12 @@ class Generator {
 
   /// The sizes on which the route of a copy depends lie on both sides of 32 KiB and of 256 KiB.
   [[nodiscard]] std::size_t choose_size() {
-    const unsigned what = limits_.staged ? 99 : random_.below(100);
+    if (limits_.staged) return 2048 * kibibyte + random_.below(1024 * kibibyte);
+    const unsigned what = random_.below(100);
     if (what < 72) return 64 + random_.below(2000);
     if (what < 82) return 31 * kibibyte + random_.below(2 * kibibyte);
     if (what < 89) return 100 * kibibyte + random_.below(160 * kibibyte);
-    if (what < 97 || (!limits_.large && !limits_.staged)) return 257 * kibibyte + random_.below(400 * kibibyte);
+    if (what < 97 || !limits_.large) return 257 * kibibyte + random_.below(400 * kibibyte);
     return 2048 * kibibyte + random_.below(3072 * kibibyte);
   }
 
@@ -67,7 +68,7 @@ class Generator {
                                     BufferKind::device, BufferKind::pageable,   BufferKind::managed};
     const std::size_t count_of_kinds = limits_.staged ? 4 : std::size(kinds);
     const std::size_t size = choose_size();
-    const int count = 3 + pick(5);
+    const int count = 3 + pick(limits_.staged ? 2 : 5);
     for (int i = 0; i < count; ++i) program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
   }
 
@@ -89,11 +90,13 @@ class Generator {
       constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
       return functions[random_.below(std::size(functions))];
     }
+    // They fill the device's memory, which overlap() needs for its chunks.
+    if (limits_.staged && random_.chance(40)) return random_.chance(50) ? Verb::renew_buffer : Verb::scratch_device;
     unsigned total = 0;
     for (const Weight& each : weights) total += each.weight;
     unsigned at = random_.below(total);
     for (const Weight& each : weights) {
-      if (at < each.weight) return each.verb;
+      if (at < each.weight) return limits_.staged && each.verb == Verb::overlap ? Verb::copy : each.verb;
       at -= each.weight;
     }
     return Verb::copy;

@@ -16,7 +16,7 @@ ON_HOST = [
     ({}, [], 40),
     ({'RUNNEL_HOST_DEVICES': '2'}, ['--devices', '2', '--small'], 30),
     ({'RUNNEL_HOST_MEMORY': '64M'}, ['--small'], 9),
-    ({'RUNNEL_HOST_MEMORY': '42M'}, ['--staged', '--operations', '16'], 1),
+    ({'RUNNEL_HOST_MEMORY': '16M'}, ['--staged', '--operations', '16'], 1),
     ({}, ['--operations', '60', '--threads', '4', '--small'], 20),
 ]
 ON_STANDIN = [

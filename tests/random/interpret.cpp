@@ -626,7 +626,7 @@ void Interpreter::refuse(const Step& step) {
 void Interpreter::starve(const Step& step) {
   const auto call = [&] { step.buffer < 0 ? launch(step) : static_cast<void>(enqueue_copy(step)); };
   try {
-    const AllocationFault fault{step.form};
+    const AllocationFault fault{step.value};
     call();
   } catch (const std::bad_alloc&) {
     call();

@@ -869,7 +869,7 @@ void Lowering::starve(const Operation& o) {
     order(o.stream, {});
     Step step = make(Call::starve, o.stream);
     step.mark = place_;
-    step.form = random_.below(6);
+    step.value = random_.below(6);
     emit(step);
     commit(o.stream);
     is_function_[static_cast<std::size_t>(place_)] = true;
@@ -881,7 +881,7 @@ void Lowering::starve(const Operation& o) {
     if (step.call == Call::copy) {
       step.call = Call::starve;
       step.source_is_free = false;
-      step.form = random_.below(8);
+      step.value = random_.below(8);
     }
 }
 

@@ -53,7 +53,7 @@ enum class Call : unsigned char {
   trim,
   overlap,
   refuse,
-  starve,
+  starve,  ///< function or copy; allocation number `value` fails
   fork_child,
 };
 

@@ -5,27 +5,24 @@
 #include "base/sync.hpp"
 #include "spin.hpp"
 
-#include <pthread.h>
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <system_error>
-#include <thread>
 
 namespace runnel::inline RUNNEL_ABI::host {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
+using sync::Clock;
 
 namespace {
 
 [[nodiscard]] int count_cores() noexcept {
   cpu_set_t set;
   const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(2, allowed);  // two even on one core: a copy and a kernel must make progress side by side
+  return sync::processors(std::max(2, allowed));  // two even on one core: a copy and a kernel must make progress side by side
 }
 
 }  // namespace
@@ -44,11 +41,6 @@ class Worker {
   [[nodiscard]] bool run_front(const TaskQueuePtr& queue) noexcept;
   /// Waits for a queue. Null if the thread is to end.
   [[nodiscard]] TaskQueuePtr wait_for_queue() noexcept;
-  [[nodiscard]] std::chrono::nanoseconds cpu_time() const noexcept {
-    timespec t{};
-    if (clock_gettime(cpu_clock_, &t) != 0) return 0ns;
-    return std::chrono::seconds{t.tv_sec} + std::chrono::nanoseconds{t.tv_nsec};
-  }
 
   TaskQueuePtr given_;  // handed over while this worker is idle; assigned_ announces it
   sync::Atomic<bool> assigned_{false};
@@ -63,7 +55,7 @@ class Worker {
   Worker* next_idle_ = nullptr;
 
   // What the monitor saw at its last look.
-  clockid_t cpu_clock_{};
+  sync::ProcessorClock cpu_clock_;
   std::uint32_t seen_task_ = 0;
   std::chrono::nanoseconds seen_cpu_{0};
   Clock::time_point seen_since_{};
@@ -298,7 +290,7 @@ void Engine::launch_worker(TaskQueuePtr& queue) {
     self->loop(std::move(first));
     delete self;
   }};
-  pthread_getcpuclockid(thread.native_handle(), &worker->cpu_clock_);
+  worker->cpu_clock_ = sync::ProcessorClock{thread};
   thread.detach();
   queue = nullptr;
   worker->next_ = std::exchange(workers_, worker.get());
@@ -345,7 +337,7 @@ bool Engine::retire(Worker& worker) noexcept {
 
 bool Engine::is_blocked_or_long(Worker& worker, Clock::time_point now) noexcept {
   const std::uint32_t task = worker.task_.load(std::memory_order_relaxed);
-  const auto cpu = worker.cpu_time();
+  const auto cpu = worker.cpu_clock_.time();
   if (task != worker.seen_task_) {
     worker.seen_task_ = task;
     worker.seen_cpu_ = cpu;
@@ -377,7 +369,7 @@ void Engine::monitor() noexcept {
   for (;;) {
     monitor_wake_.wait(lock, [&] { return has_ready(); });
     lock.unlock();
-    std::this_thread::sleep_for(tick);
+    sync::sleep_for(tick);
     lock.lock();
     if (has_ready()) take_back_cores();
     hand_out_ready();

@@ -13,7 +13,7 @@ namespace host {
 
 /// The time at which a timed event happened. Each record makes a new one, and the record's task writes it.
 struct Stamp {
-  std::chrono::steady_clock::time_point time;
+  sync::Clock::time_point time;
 };
 
 /// A place in a queue.
@@ -62,7 +62,7 @@ status event_record(native::event event, native::stream handle) noexcept {
     host::Mark mark{stream.queue, 0, nullptr};
     if (event->kind.timed) {
       const auto stamp = std::make_shared<host::Stamp>();
-      mark.number = host::submit_in_order(handle, [stamp] { stamp->time = std::chrono::steady_clock::now(); });
+      mark.number = host::submit_in_order(handle, [stamp] { stamp->time = sync::Clock::now(); });
       mark.stamp = stamp;
     } else {
       mark.number = host::last_submitted(stream);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/relax.hpp"
+#include "base/sync.hpp"
 
 #include <runnel/config.hpp>
 
@@ -15,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI::host {
 /// the cache line from the thread that is to write it. Returns the last answer.
 template <class F>
 [[nodiscard]] bool spin_for(F done) noexcept {
-  for (int spent = 0, pauses = 1; spent < 100; spent += pauses, pauses = std::min(2 * pauses, 16)) {
+  for (int spent = 0, pauses = 1; spent < sync::polls(100); spent += pauses, pauses = std::min(2 * pauses, 16)) {
     if (done()) return true;
     for (int i = 0; i < pauses; ++i) detail::relax();
   }

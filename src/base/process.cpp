@@ -15,7 +15,6 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -82,7 +81,7 @@ void start(const char* operation) {
   }
   while (phase.load(std::memory_order_acquire) == Phase::starting) {
     if (starting_process.load(std::memory_order_relaxed) != getpid()) become_forked_child();
-    std::this_thread::yield();
+    sync::yield();
   }
   refuse_in_child(operation);
   watch_main_thread();

@@ -7,7 +7,6 @@
 #include <runnel/config.hpp>
 
 #include <atomic>
-#include <thread>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -15,7 +14,7 @@ class SpinLock {
  public:
   void lock() noexcept {
     while (held_.exchange(true, std::memory_order_acquire))
-      while (held_.load(std::memory_order_relaxed)) std::this_thread::yield();  // the thread that holds it may have lost its core
+      while (held_.load(std::memory_order_relaxed)) sync::yield();  // the thread that holds it may have lost its core
   }
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The types that threads share, under names of the library: a build that checks threads replaces them here, for all files at once.
+/// The types that threads share, and what lets time pass, under names of the library: a build that checks threads replaces them here, for
+/// all files at once.
 #pragma once
+
+#ifdef RUNNEL_MODEL
+#include <model/sync.hpp>  // tests/models
+#else
 
 #include <runnel/config.hpp>
 
+#include <pthread.h>
+#include <time.h>
+
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <shared_mutex>
@@ -21,4 +30,32 @@ using SharedMutex = std::shared_mutex;
 using ConditionVariable = std::condition_variable;
 using Thread = std::thread;
 
+using Clock = std::chrono::steady_clock;
+inline void yield() noexcept { std::this_thread::yield(); }
+template <class Rep, class Period>
+void sleep_for(std::chrono::duration<Rep, Period> time) {
+  std::this_thread::sleep_for(time);
+}
+
+/// How long a thread has used a processor.
+class ProcessorClock {
+ public:
+  ProcessorClock() noexcept = default;
+  explicit ProcessorClock(Thread& of) noexcept { pthread_getcpuclockid(of.native_handle(), &id_); }
+  [[nodiscard]] std::chrono::nanoseconds time() const noexcept {
+    timespec t{};
+    if (clock_gettime(id_, &t) != 0) return std::chrono::nanoseconds{0};
+    return std::chrono::seconds{t.tv_sec} + std::chrono::nanoseconds{t.tv_nsec};
+  }
+
+ private:
+  clockid_t id_{};
+};
+
+/// How often a loop polls, and how many processors there are. A checking build chooses fewer of both.
+[[nodiscard]] constexpr int polls(int count) noexcept { return count; }
+[[nodiscard]] constexpr int processors(int count) noexcept { return count; }
+
 }  // namespace runnel::inline RUNNEL_ABI::sync
+
+#endif

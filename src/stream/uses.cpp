@@ -5,6 +5,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
+#include "base/sync.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
@@ -16,7 +17,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <thread>
 #include <unordered_map>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -130,7 +130,7 @@ void discard_if_forgotten(backend::status s, int device) noexcept {
 
 /// The later part of retire_slot().
 void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
-  while (slot.held.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // another thread holds it for a runtime call or two
+  while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();  // another thread holds it for a runtime call or two
   if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_end(slot), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   if (slot.thread == this_thread_id()) let_thread_end(slot);

@@ -2,11 +2,11 @@
 #include "copy/staging/job.hpp"
 
 #include "base/check.hpp"
+#include "base/sync.hpp"
 #include "copy/streaming_copy.hpp"
 #include "copy/user_pages.hpp"
 
 #include <exception>
-#include <thread>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -140,7 +140,7 @@ void move_unless_cancelled(Job& job, Part part) noexcept {
 
 void cancel(Job& job) noexcept {
   job.cancelled.store(true, std::memory_order_seq_cst);
-  while (job.moving.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  while (job.moving.load(std::memory_order_acquire) > 0) sync::yield();
 }
 
 backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <new>
 #include <system_error>
-#include <thread>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -84,11 +83,11 @@ void StagingWorkers::move_part(const JobPtr& job, Part part) {
 }
 
 /// Pauses between two looks at the values; longer when a stream is held up for long.
-void StagingWorkers::watch(std::chrono::steady_clock::duration unsuccessful) {
+void StagingWorkers::watch(sync::Clock::duration unsuccessful) {
   if (unsuccessful < 2ms)
-    for (int i = 0; i < 8; ++i) relax();
+    for (int i = 0; i < sync::polls(8); ++i) relax();
   else
-    std::this_thread::sleep_for(50us);
+    sync::sleep_for(50us);
   const std::lock_guard lock{lock_};
   is_watched_ = false;
 }
@@ -100,7 +99,7 @@ void StagingWorkers::sleep(std::uint32_t seen) {
 }
 
 void StagingWorkers::work() {
-  using Clock = std::chrono::steady_clock;
+  using Clock = sync::Clock;
   auto last_success = Clock::now();
   for (;;) {
     const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
@@ -112,7 +111,7 @@ void StagingWorkers::work() {
       watch(Clock::now() - last_success);
     } else if (Clock::now() - last_success < 200us) {
       // Stay awake for a while: waking takes longer than moving a part.
-      for (int i = 0; i < 500 && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
+      for (int i = 0; i < sync::polls(500) && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
     } else {
       sleep(seen);
       last_success = Clock::now();

@@ -8,7 +8,6 @@
 
 #include <runnel/config.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 
@@ -35,7 +34,7 @@ class StagingWorkers {
   [[nodiscard]] Found look();
   [[nodiscard]] JobPtr claim(Part& part);
   void move_part(const JobPtr& job, Part part);
-  void watch(std::chrono::steady_clock::duration unsuccessful);
+  void watch(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);
 
   SpinLock lock_;                          // held while the list is searched or changed

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checks of the lock and the cache that the library's lists are built with.
+#include "base/batch_cache.hpp"
+#include "base/spin_lock.hpp"
+#include "support.hpp"
+
+#include <iterator>
+
+namespace {
+
+using namespace checks;
+using model::expect;
+
+void spin_lock() {
+  struct Counter {
+    runnel::detail::SpinLock lock;
+    int number = 0;
+  };
+  auto& counter = lasting<Counter>();
+  const auto add = [&] {
+    for (int i = 0; i < 2; ++i) {
+      const std::lock_guard lock{counter.lock};
+      ++counter.number;
+    }
+  };
+  together(add, add, add);
+  expect(counter.number == 6, "a turn was lost");
+}
+
+struct Node {
+  Node* next = nullptr;
+  Node* next_batch = nullptr;
+  int uses = 0;
+};
+using Cache = runnel::detail::BatchCache<Node>;
+
+void use(Node* node) {
+  if (node == nullptr) return;
+  expect(++node->uses == 1, "two threads have one node");
+  --node->uses;
+}
+void take_and_give() {
+  if (Node* const node = Cache::take()) {
+    use(node);
+    Cache::give(node);
+  }
+}
+[[nodiscard]] Node* chain(int count) {
+  Node* first = nullptr;
+  for (int i = 0; i < count; ++i) first = new Node{first};
+  return first;
+}
+/// As many nodes as were given to the cache must be there after all threads ended.
+void expect_nodes(int count) {
+  int found = 0;
+  while (Node* const node = Cache::take()) {
+    expect(++node->uses == 1, "a node is in the cache twice");
+    ++found;
+  }
+  expect(found == count, "a node was lost");
+}
+
+void batch_cache() {
+  together([] { Cache::share(chain(2)), take_and_give(); }, [] { take_and_give(), Cache::share(chain(1)); },
+           [] { take_and_give(), take_and_give(); });
+  expect_nodes(3);
+}
+
+/// Threads that are ending take single nodes, after their own part of the cache has gone.
+void batch_cache_at_thread_end() {
+  Cache::share(chain(2));
+  Cache::share(chain(1));
+  const auto end_with_a_node = [] {
+    runnel::detail::at_thread_end([](void*) { take_and_give(); }, nullptr);  // called after the cache's own function
+    take_and_give();
+  };
+  together(end_with_a_node, end_with_a_node, [] { take_and_give(); });
+  expect_nodes(3);
+}
+
+/// A full batch goes to all threads at once.
+void batch_cache_exchange() {
+  auto& given = lasting<sync::Atomic<int>>();
+  together(
+      [&] {
+        const model::Calm calm;
+        for (Node* node = chain(33); node != nullptr;) Cache::give(std::exchange(node, node->next));
+        given.store(1, std::memory_order_relaxed);
+      },
+      [] { take_and_give(), take_and_give(); }, [] { take_and_give(); });
+  expect_nodes(33);
+}
+
+constexpr model::Check checks_of_base[] = {
+    {"spin_lock", spin_lock},
+    {"batch_cache", batch_cache},
+    {"batch_cache_at_thread_end", batch_cache_at_thread_end},
+    {"batch_cache_exchange", batch_cache_exchange},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_base, std::size(checks_of_base)); }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the model checks share.
+#pragma once
+
+#include "base/sync.hpp"
+
+#include <mutex>
+
+namespace checks {
+
+namespace sync = runnel::sync;
+
+/// Runs the functions in a thread each, and waits for them.
+template <class... F>
+void together(F... run) {
+  sync::Thread threads[] = {sync::Thread{run}...};
+  for (sync::Thread& thread : threads) thread.join();
+}
+
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock{mutex_};
+    open_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return open_; });
+  }
+
+ private:
+  sync::Mutex mutex_;
+  sync::ConditionVariable changed_;
+  bool open_ = false;
+};
+
+/// An object that the run leaves behind, as it may leave threads behind: the checker frees all memory of a run at once.
+template <class T>
+[[nodiscard]] T& lasting() {
+  return *new T{};
+}
+
+}  // namespace checks

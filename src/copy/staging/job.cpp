@@ -140,7 +140,9 @@ void move_unless_cancelled(Job& job, Part part) noexcept {
 
 void cancel(Job& job) noexcept {
   job.cancelled.store(true, std::memory_order_seq_cst);
-  while (job.moving.load(std::memory_order_acquire) > 0) sync::yield();
+  // Sequentially consistent like the three operations above: either the worker sees the flag, or this thread sees the worker. An acquiring
+  // load could come before the store of the flag, and return a number from before the worker began.
+  while (job.moving.load(std::memory_order_seq_cst) > 0) sync::yield();
 }
 
 backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Stands in for the backend and for the parts of the library that the checked sources call, but that are not checked themselves.
+#include "device.hpp"
+
+#include "base/check.hpp"
+#include "base/counters.hpp"
+#include "base/process.hpp"
+#include "copy/user_pages.hpp"
+#include "device/device_table.hpp"
+#include "stream/host_functions.hpp"
+
+#include <cstring>
+
+namespace checks {
+
+int failing_copy = 0;
+
+namespace {
+
+constexpr backend::status not_ready = 1, failed = 2;
+constinit sync::Atomic<int> copies_so_far{0};
+
+void run_stream(native::host_stream& stream) {
+  for (;;) {
+    std::function<void()> command;
+    {
+      std::unique_lock lock{stream.mutex};
+      stream.changed.wait(lock, [&] { return !stream.commands.empty(); });
+      command = std::move(stream.commands.front());
+      stream.commands.pop_front();
+    }
+    command();
+    stream.completed.store(stream.completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    const std::lock_guard lock{stream.mutex};
+    stream.changed.notify_all();
+  }
+}
+
+[[nodiscard]] sync::AtomicRef<std::uint32_t> value_at(std::uint32_t* place) { return sync::AtomicRef<std::uint32_t>{*place}; }
+
+}  // namespace
+
+void submit(native::stream stream, std::function<void()> command) {
+  const std::lock_guard lock{stream->mutex};
+  stream->commands.push_back(std::move(command));
+  ++stream->submitted;
+  stream->changed.notify_all();
+}
+
+void synchronize(native::stream stream) {
+  std::unique_lock lock{stream->mutex};
+  stream->changed.wait(lock, [&] { return stream->completed.load(std::memory_order_acquire) == stream->submitted; });
+}
+
+bool is_idle(native::stream stream) {
+  const std::lock_guard lock{stream->mutex};
+  return stream->completed.load(std::memory_order_acquire) == stream->submitted;
+}
+
+runnel::detail::Slot& make_slot(std::uint64_t id) {
+  auto& slot = lasting<runnel::detail::Slot>();
+  auto& stream = lasting<native::host_stream>();
+  slot.handle = &stream;
+  slot.id.store(id, std::memory_order_relaxed);
+  sync::Thread{[&stream] { run_stream(stream); }}.detach();
+  return slot;
+}
+
+}  // namespace checks
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace backend {
+
+errc classify(status) noexcept { return errc::unknown; }
+void forget_error(status) noexcept {}
+bool is_not_ready(status s) noexcept { return s == checks::not_ready; }
+status exchange_capture_mode(CaptureMode&) noexcept { return ok; }
+status get_device(int& device) noexcept { return device = 0, ok; }
+status set_device(int) noexcept { return ok; }
+native::stream default_stream() noexcept { return nullptr; }
+bool forgets_host_functions() noexcept { return false; }
+status stream_is_capturing(native::stream, bool& capturing) noexcept { return capturing = false, ok; }
+status stream_query(native::stream stream) noexcept { return checks::is_idle(stream) ? ok : checks::not_ready; }
+status stream_destroy(native::stream) noexcept { return ok; }
+status free_host(void* block) noexcept { return ::operator delete(block), ok; }
+
+status event_create(native::event& event, EventKind) noexcept { return event = new native::host_event, ok; }
+status event_destroy(native::event) noexcept { return ok; }
+status event_record(native::event event, native::stream stream) noexcept {
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock{stream->mutex};
+    number = stream->submitted;
+  }
+  const std::lock_guard lock{event->mutex};
+  event->stream = stream;
+  event->number = number;
+  return ok;
+}
+status event_query(native::event event) noexcept {
+  const std::lock_guard lock{event->mutex};
+  return event->stream == nullptr || event->stream->completed.load(std::memory_order_acquire) >= event->number ? ok : checks::not_ready;
+}
+
+status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
+  return checks::submit(stream, [=] { function(data); }), ok;
+}
+status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
+  if (checks::copies_so_far.fetch_add(1, std::memory_order_relaxed) + 1 == checks::failing_copy) return checks::failed;
+  return checks::submit(stream, [=] { std::memcpy(to, from, bytes); }), ok;
+}
+status copy_2d_async(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, native::stream) noexcept {
+  return checks::failed;
+}
+status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  checks::submit(stream, [=] {
+    while (static_cast<std::int32_t>(checks::value_at(place).load(std::memory_order_acquire) - value) < 0) checks::sync::yield();
+  });
+  return ok;
+}
+status stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return checks::submit(stream, [=] { checks::value_at(place).store(value, std::memory_order_release); }), ok;
+}
+
+}  // namespace backend
+
+namespace detail {
+
+constinit sync::Atomic<unsigned> attention{0};
+constinit sync::Atomic<int> known_device_count{1};
+constinit Counters counters{};
+thread_local constinit std::uint64_t host_function_label = 0;
+
+Release release_mode() noexcept { return Release::now; }
+void release(const Postponed& item) noexcept { item.release(item); }
+void postpone(Postponed item) noexcept { item.release(item); }
+void watch_main_thread() {}
+void discard_host_functions(int) noexcept {}
+void finish_slot(Slot&) noexcept {}
+bool has_stream_values(int) { return true; }
+bool look_usable(Range, PageUse) noexcept { return true; }
+bool populate_pages(Range, PageUse) noexcept { return true; }
+void keep_failure(StreamSlot*, std::uint64_t, std::exception_ptr, std::uint64_t) noexcept { model::fail("a copy found no memory"); }
+void throw_error(errc, const char*, const char* reason, int, const char*) { model::fail(reason); }
+void throw_error(errc, const char*, const char* reason) { model::fail(reason); }
+void throw_status(backend::status s, const char*) { throw s; }
+const void* this_thread_id() noexcept {
+  static thread_local const void* id = nullptr;  // its own address is the same in every fiber
+  if (id == nullptr) id = new char;
+  return id;
+}
+
+}  // namespace detail
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A device of the checks, beneath the library's sources: a thread for each stream, which executes commands in order. It has no other
+/// order than a real device's: events and values are all that the host learns.
+#pragma once
+
+#include "support.hpp"
+
+#include "stream/slots.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+namespace runnel::inline RUNNEL_ABI {
+
+struct native::host_stream {
+  checks::sync::Mutex mutex;
+  checks::sync::ConditionVariable changed;
+  std::deque<std::function<void()>> commands;
+  std::uint64_t submitted = 0;
+  checks::sync::Atomic<std::uint64_t> completed{0};
+};
+struct native::host_event {
+  checks::sync::Mutex mutex;
+  native::host_stream* stream = nullptr;
+  std::uint64_t number = 0;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI
+
+namespace checks {
+
+namespace native = runnel::native;
+namespace backend = runnel::backend;
+
+void submit(native::stream stream, std::function<void()> command);
+/// Waits until the stream has executed everything, as stream_synchronize() does.
+void synchronize(native::stream stream);
+[[nodiscard]] bool is_idle(native::stream stream);
+
+/// A live slot with a stream of its own.
+[[nodiscard]] runnel::detail::Slot& make_slot(std::uint64_t id);
+
+/// The copy of the device that fails, counted from 1; 0: none.
+extern int failing_copy;
+
+}  // namespace checks

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checks of staged copies: the hand-over between the thread that enqueues, the workers and the device, by counters and values alone.
+/// User memory, buffers and device memory are plain data: bytes that are touched too early, or after an exception, are a race.
+#include "copy/staging/stage.hpp"
+
+#include "base/immortal.hpp"
+#include "copy/staging/rings.hpp"
+#include "copy/staging/workers.hpp"
+#include "device.hpp"
+
+#include <iterator>
+#include <optional>
+
+namespace checks {
+/// The ring that a stream's copies get, by its number.
+runnel::detail::Ring* rings_of[4];
+}  // namespace checks
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+Ring& StagingRings::ring_for(const Slot& slot, const Transfer&, const char*) {
+  Ring& ring = *checks::rings_of[slot.id.load(std::memory_order_relaxed)];
+  ring.active.fetch_add(1, std::memory_order_acq_rel);
+  return ring;
+}
+StagingRings& staging_rings() { return immortal<StagingRings>(); }
+
+}  // namespace runnel::inline RUNNEL_ABI::detail
+
+namespace {
+
+using namespace checks;
+using model::expect;
+using runnel::detail::Direction;
+using runnel::detail::Ring;
+using runnel::detail::Slot;
+using runnel::detail::Transfer;
+
+constexpr std::size_t part = std::size_t{64} << 10;
+
+/// A stream with its ring, and memory to copy.
+struct Lane {
+  Lane(std::uint64_t id, std::size_t buffer, std::size_t all) : bytes{all}, slot{make_slot(id)} {
+    ring.data = new unsigned char[buffer * runnel::detail::buffers_per_ring];
+    ring.buffer_bytes = buffer;
+    rings_of[id] = &ring;
+    for (const std::size_t at : {std::size_t{0}, bytes - 1}) user[at] = 1, device[at] = 2;
+  }
+  void copy(Direction direction, bool may_read_now = false) {
+    const bool to_device = direction == Direction::to_device;
+    stage(slot, Transfer{to_device ? device : user, bytes, to_device ? user : device, bytes, bytes, 1}, direction, may_read_now, "copy");
+  }
+  void expect_copied() {
+    synchronize(slot.handle);
+    expect(user[0] == device[0] && user[bytes - 1] == device[bytes - 1], "other bytes arrived");
+  }
+  /// The user's memory is the user's again.
+  void overwrite() { user[0] = user[bytes - 1] = 9; }
+
+  std::size_t bytes;
+  unsigned char* user = new unsigned char[bytes];
+  unsigned char* device = new unsigned char[bytes];
+  std::uint32_t* values = new std::uint32_t[Ring::values_bytes / sizeof(std::uint32_t)]{};
+  Ring ring{values};
+  Slot& slot;
+};
+
+[[nodiscard]] Lane& make_lane(std::uint64_t id, std::size_t buffer, std::size_t bytes) {
+  const model::Calm calm;
+  return *new Lane{id, buffer, bytes};
+}
+void start_workers() {
+  const model::Calm calm;
+  expect(runnel::detail::staging_workers().start(2), "there are no workers");
+}
+
+void copy_there(std::size_t buffer, std::size_t bytes, bool may_read_now) {
+  start_workers();
+  Lane& lane = make_lane(1, buffer, bytes);
+  lane.copy(Direction::to_device, may_read_now);
+  lane.expect_copied();
+  lane.overwrite();
+}
+void to_device() { copy_there(part, 2 * part, model::any_of(2) == 0); }
+void to_device_in_parts() { copy_there(2 * part, 2 * part, model::any_of(2) == 0); }
+void to_device_around_the_ring() { copy_there(part, 10 * part, false); }
+
+void copy_back(std::size_t buffer, std::size_t bytes) {
+  start_workers();
+  Lane& lane = make_lane(1, buffer, bytes);
+  lane.copy(Direction::to_host);
+  lane.expect_copied();
+  lane.overwrite();
+}
+void to_host() { copy_back(part, 2 * part); }
+void to_host_in_parts() { copy_back(2 * part, 2 * part); }
+void to_host_around_the_ring() { copy_back(part, 10 * part); }
+
+/// Workers that were idle for long sleep.
+void after_a_pause() {
+  start_workers();
+  Lane& lane = make_lane(1, part, part);
+  {
+    const model::Calm calm;
+    sync::sleep_for(std::chrono::milliseconds{10});
+  }
+  lane.copy(Direction::to_device);
+  lane.expect_copied();
+  lane.copy(Direction::to_host);
+  lane.expect_copied();
+}
+
+void two_streams() {
+  start_workers();
+  Lane& a = make_lane(1, part, part);
+  Lane& b = make_lane(2, part, part);
+  together([&] { a.copy(Direction::to_device); }, [&] { b.copy(Direction::to_host); });
+  a.expect_copied();
+  b.expect_copied();
+}
+
+/// A runtime call fails half way. The exception reaches the user, who frees the memory at once; the stream does not wait for ever.
+void fail_half_way(Direction direction) {
+  start_workers();
+  Lane& lane = make_lane(1, part, 3 * part);
+  failing_copy = 1 + model::any_of(3);
+  bool failed = false;
+  try {
+    lane.copy(direction);
+  } catch (backend::status) {
+    failed = true;
+  }
+  expect(failed, "a failure was not reported");
+  lane.overwrite();
+  synchronize(lane.slot.handle);
+}
+void fail_to_device() { fail_half_way(Direction::to_device); }
+void fail_to_host() { fail_half_way(Direction::to_host); }
+
+constexpr model::Check checks_of_staging[] = {
+    {"to_device", to_device},
+    {"to_device_in_parts", to_device_in_parts},
+    {"to_device_around_the_ring", to_device_around_the_ring},
+    {"to_host", to_host},
+    {"to_host_in_parts", to_host_in_parts},
+    {"to_host_around_the_ring", to_host_around_the_ring},
+    {"after_a_pause", after_a_pause},
+    {"two_streams", two_streams},
+    {"fail_to_device", fail_to_device},
+    {"fail_to_host", fail_to_host},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_staging, std::size(checks_of_staging)); }

@@ -31,6 +31,8 @@ release=(
   consumers_lto
   random_long
   put_back
+  models_long
+  aarch64
 )
 # By name only, where build/ is there: lint
 

@@ -117,3 +117,70 @@ part_consumers_lto() {
   ninja -C build-ci/consumers_lto
   run_tests build-ci/consumers_lto --suite consumers --suite examples
 }
+
+# Each model check with 100,000 schedules; then a fault at a time in a copy of the sources, which a check must find.
+part_models_long() {
+  need_build_tools
+  install_missing
+  CXX=g++ configure models_long -Dgpu_backend=host -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
+  ninja -C build-ci/models_long tests/models/model_base tests/models/model_host tests/models/model_pinned tests/models/model_staging
+  run_tests build-ci/models_long --suite models-long
+  CXX=g++ python3 tests/models/mutations.py build-ci/models_mutated
+}
+
+cross=aarch64-linux-gnu
+# Debug information is of no use here, and doubles the time.
+cross_options=(--cross-file tests/aarch64/cross.ini -Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=disabled -Dexamples=disabled
+  -Dbenchmarks=disabled -Dkokkos=disabled)
+
+# cross_gtest: GoogleTest for 64-bit ARM from Debian's sources; sets gtest_at.
+cross_gtest() {
+  gtest_at=$PWD/build-ci/aarch64-gtest
+  mkdir -p "$gtest_at"
+  local source=/usr/src/googletest/googletest name
+  for name in gtest-all gtest_main; do
+    "$cross-g++" -std=c++17 -O1 -I"$source/include" -I"$source" -c "$source/src/$name.cc" -o "$gtest_at/$name.o"
+  done
+  rm -f "$gtest_at/libgtest_main.a"
+  "$cross-ar" rcs "$gtest_at/libgtest_main.a" "$gtest_at/gtest-all.o" "$gtest_at/gtest_main.o"
+  printf '%s\n' 'Name: gtest_main' 'Description: GoogleTest with its main function' 'Version: 1.12' "Libs: -L$gtest_at -lgtest_main" \
+    "Cflags: -isystem $source/include" >"$gtest_at/gtest_main.pc"
+}
+
+# emulated PROGRAM ARGUMENTS...: on an emulated processor, which knows nothing of what other programs it would have to emulate: so without
+# the tests that start some. These also need times that an emulated processor does not keep.
+emulated() {
+  timeout 900 qemu-aarch64 -L "/usr/$cross" "$1" --gtest_brief=1 \
+    --gtest_filter='-*DeathTest*:BlockedFunctions.ShortFunctionsOfAnotherStreamAreNotHeldUp' "${@:2}"
+}
+
+# 64-bit ARM, as the processor beside a Grace Hopper GPU: the host backend and the CUDA backend on its stand-in run under qemu; the CUDA
+# backend is linked with the runtime of that processor.
+part_aarch64() {
+  need_build_tools
+  need "g++-$cross" command -v "$cross-g++"
+  need qemu-user command -v qemu-aarch64
+  need googletest test -d /usr/src/googletest
+  need python3-pip python3 -m pip --version
+  install_missing
+  cross_gtest
+  CXX='' configure aarch64 -Dgpu_backend=host "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
+  ninja -C build-ci/aarch64
+  emulated build-ci/aarch64/tests/conformance/conformance
+  qemu-aarch64 -L "/usr/$cross" build-ci/aarch64/tests/unit/unit
+  local at=$PWD/build-ci/aarch64-cuda-wheel package
+  if [ ! -d "$at/nvidia" ]; then
+    for package in nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl; do
+      unpack_wheel "$at" "$package" --platform manylinux2014_aarch64 --platform manylinux_2_27_aarch64
+    done
+  fi
+  CUDA_PATH=$(dirname "$(dirname "$(find "$at" -name cuda_runtime_api.h | head -n 1)")")
+  export CUDA_PATH
+  CXX='' configure aarch64_cuda -Dgpu_backend=cuda "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
+  ninja -C build-ci/aarch64_cuda
+  local standin=build-ci/aarch64_cuda/tests/standin scheduler
+  for scheduler in eager random; do
+    RUNNEL_STANDIN=1 STANDIN_SCHEDULER=$scheduler STANDIN_SEED=1 QEMU_SET_ENV="LD_LIBRARY_PATH=$standin" \
+      emulated build-ci/aarch64_cuda/tests/conformance/conformance
+  done
+}

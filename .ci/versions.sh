@@ -22,10 +22,10 @@ sys.exit(f'{len(reasons)} skips said why; ran without a device: {ran}' if ran or
 PYTHON
 }
 
-# unpack_wheel FOLDER PACKAGE: as pip downloads it, but not installed.
+# unpack_wheel FOLDER PACKAGE OPTIONS...: as pip downloads it with these options, but not installed.
 unpack_wheel() {
   mkdir -p "$1/wheels"
-  python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$1/wheels" "$2"
+  python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$1/wheels" "${@:3}" "$2"
   local wheel
   for wheel in "$1"/wheels/*.whl; do
     python3 -m zipfile -e "$wheel" "$1"

@@ -156,6 +156,7 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
               static_cast<double>(result.steps) / static_cast<double>(result.schedules), result.longest, seconds,
               state->failure != nullptr ? state->failure : "nothing found");
   std::fflush(stdout);
+  if (settings.expects_failure) return state->failure != nullptr;
   if (state->failure != nullptr) {
     print_failure(check, result.failure);
     return false;
@@ -192,6 +193,8 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
       settings.seed = std::strtoull(value(), nullptr, 10);
     else if (word == "--bound")
       settings.bound = std::atoi(value());
+    else if (word == "--expect-failure")
+      settings.expects_failure = true;
     else if (word == "--replay")
       settings.replay = value();
     else

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts faults into a copy of the sources, one at a time, and expects a model check to find each. Arguments: a folder for the copy, and
+perhaps numbers of mutations. Prints the table of docs/reliability.md.
+
+A mutation is a file, a text that occurs once in it, what replaces it, the program, and a check of it that finds the fault.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCHEDULES = '100000'
+
+ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_queue.cpp', 'backends/host/task_queue.hpp'
+LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
+RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
+BLOCK, USES = 'src/memory/pinned_block.cpp', 'src/stream/uses.cpp'
+SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
+
+
+def weaker(file, text, before, after, program, check):
+    """One memory order of a text becomes weaker."""
+    return file, text.format(before), text.format(after), program, check
+
+
+MUTATIONS = [
+    (ENGINE, 'monitor_wake_.notify_one();  // the worker that puts it back', '// the worker that puts it back', 'host', 'put_back'),
+    (ENGINE, '    worker.wake_.notify_one();\n', '', 'host', 'submit_and_wait'),
+    (ENGINE, '  if (*place == nullptr) return false;  // a queue has just been handed over\n',
+     '  if (*place == nullptr) return true;\n', 'host', 'retire'),
+    weaker(ENGINE, 'asleep_.store(true, {})', SEQ, REL, 'host', 'submit_and_wait'),
+    weaker(ENGINE, 'asleep_.load({})', SEQ, ACQ, 'host', 'submit_and_wait'),
+    weaker(ENGINE, 'assigned_.store(true, {})', SEQ, REL, 'host', 'submit_and_wait'),
+    weaker(ENGINE, 'assigned_.load({})', SEQ, ACQ, 'host', 'submit_and_wait'),
+    weaker(ENGINE, 'assigned_.load({})', SEQ, NONE, 'host', 'submit_and_wait'),
+    (QUEUE, '  waiters_wake_.notify_all();  //', '  //', 'host', 'wait_and_wake'),
+    (QUEUE, '  busy_ = !is_idle();\n', '  busy_ = false;\n', 'host', 'submit_and_rest'),
+    weaker(QUEUE, 'submitted_.store(number, {})', REL, NONE, 'host', 'submit_and_rest'),
+    weaker(QUEUE_HEADER, 'submitted_.load({})', ACQ, NONE, 'host', 'submit_and_rest'),
+    weaker(QUEUE_HEADER, 'completed_.load({})', ACQ, NONE, 'host', 'submit_and_wait'),
+    weaker(QUEUE, 'completed_.store(number, {})', SEQ, REL, 'host', 'wait_and_wake'),
+    weaker(QUEUE, 'first_awaited_.load({}) <= number', SEQ, ACQ, 'host', 'wait_and_wake'),
+    weaker(QUEUE, 'first_awaited_.store(number, {})', SEQ, REL, 'host', 'wait_and_wake'),
+    weaker(QUEUE, 'completed_.load({}) < number', SEQ, ACQ, 'host', 'wait_and_wake'),
+    weaker(QUEUE, 'first_awaited_.store(first, {})', SEQ, NONE, 'host', 'wait_and_wake'),
+    weaker(LOCK, 'exchange(true, {})', ACQ, NONE, 'base', 'spin_lock'),
+    weaker(LOCK, 'store(false, {})', REL, NONE, 'base', 'spin_lock'),
+    weaker(CACHE, 'own_.batches = common_.exchange(nullptr, {})', ACQ, NONE, 'base', 'batch_cache'),
+    weaker(CACHE, 'compare_exchange_weak(nodes->next_batch, nodes, {}', REL, NONE, 'base', 'batch_cache'),
+    weaker(CACHE, 'taken = common_.exchange(nullptr, {})', ACQ, NONE, 'base', 'batch_cache_at_thread_end'),
+    weaker(CACHE, 'compare_exchange_strong(none, rest, {}', REL, NONE, 'base', 'batch_cache_at_thread_end'),
+    weaker(RING, '{{*place_}}.load({})', ACQ, NONE, 'staging', 'to_host'),
+    weaker(RING, '{{*place_}}.store(number, {})', REL, NONE, 'staging', 'to_device'),
+    weaker(JOB, 'announced.load({})', ACQ, NONE, 'staging', 'to_device'),
+    weaker(STAGE, 'announced.store(++announced_, {})', REL, NONE, 'staging', 'to_device'),
+    weaker(JOB, 'moving.load({})', SEQ, ACQ, 'staging', 'fail_to_host'),
+    weaker(JOB, 'moving.fetch_add(1, {})', SEQ, BOTH, 'staging', 'fail_to_host'),
+    weaker(JOB, 'cancelled.load({})) move', SEQ, ACQ, 'staging', 'fail_to_host'),
+    weaker(JOB, 'cancelled.store(true, {})', SEQ, REL, 'staging', 'fail_to_host'),
+    weaker(JOB, 'moving.fetch_sub(1, {})', REL, NONE, 'staging', 'fail_to_host'),
+    weaker(WORKERS, 'fetch_sub(1, {}) != 1) return;\n  (job', BOTH, NONE, 'staging', 'to_device_in_parts'),
+    weaker(WORKERS, 'unfinished.fetch_sub(1, {})', BOTH, NONE, 'staging', 'to_host'),
+    weaker(WORKERS, 'sleepers_.load({})', SEQ, ACQ, 'staging', 'after_a_pause'),
+    weaker(WORKERS, 'sleepers_.fetch_add(1, {})', SEQ, BOTH, 'staging', 'after_a_pause'),
+    (WORKERS, 'is_watched_ = false;\n}', '}', 'staging', 'to_device'),
+    (BLOCK, '    if (!has_happened(pending.event)) return Progress::waiting;\n', '', 'pinned', 'hand_out_again'),
+    (USES, '  if (!has_happened(found.event)) return Remainder::State::recorded;\n', '', 'pinned', 'stream_ends'),
+    (USES, '  if (last < number || !has_happened(mark)) return false;\n', '  if (last < number) return false;\n', 'pinned', 'marks'),
+    (USES, '  return use.slot->marks + 1;\n', '  return use.slot->marks;\n', 'pinned', 'marks'),
+]
+
+
+def copy_tree(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns('.git', 'build*', '.cache', '__pycache__'))
+    subprocess.run(['meson', 'setup', 'build', '-Dgpu_backend=host', '-Dtools=disabled', '-Dexamples=disabled', '-Dbenchmarks=disabled',
+                    '-Dkokkos=disabled'], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def build(folder, programs):
+    targets = [f'tests/models/model_{program}' for program in programs]
+    subprocess.run(['ninja', '-C', 'build', *targets], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def find(folder, program, check):
+    """The checker's line, and whether the check failed as it should."""
+    run = subprocess.run([f'build/tests/models/model_{program}', check, '--schedules', SCHEDULES, '--expect-failure'], cwd=folder,
+                         stdout=subprocess.PIPE, text=True, timeout=600)
+    return run.stdout.strip(), run.returncode == 0
+
+
+def try_mutation(folder, mutation):
+    file, before, after, program, check = mutation
+    path = folder / file
+    text = path.read_text()
+    if text.count(before) != 1:
+        return f'{file}: {before!r} occurs {text.count(before)} times', False
+    path.write_text(text.replace(before, after))
+    try:
+        build(folder, [program])
+        return find(folder, program, check)
+    finally:
+        path.write_text(text)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    chosen = [int(number) for number in sys.argv[2:]] or range(len(MUTATIONS))
+    copy_tree(folder)
+    missed = 0
+    for number in chosen:
+        said, found = try_mutation(folder, MUTATIONS[number])
+        missed += not found
+        file, before, after = MUTATIONS[number][:3]
+        print(f'{number:2} {"found" if found else "NOT FOUND"}: {os.path.basename(file)}: {before.strip()!r} -> {after.strip()!r}\n   {said}', flush=True)
+    print(f'{len(list(chosen)) - missed} found, {missed} not found')
+    sys.exit(1 if missed else 0)
+
+
+main()

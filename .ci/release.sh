@@ -163,8 +163,9 @@ part_aarch64() {
   need googletest test -d /usr/src/googletest
   need python3-pip python3 -m pip --version
   install_missing
+  unset CXX  # the cross file names the compiler
   cross_gtest
-  CXX='' configure aarch64 -Dgpu_backend=host "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
+  configure aarch64 -Dgpu_backend=host "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
   ninja -C build-ci/aarch64
   emulated build-ci/aarch64/tests/conformance/conformance
   qemu-aarch64 -L "/usr/$cross" build-ci/aarch64/tests/unit/unit
@@ -176,7 +177,7 @@ part_aarch64() {
   fi
   CUDA_PATH=$(dirname "$(dirname "$(find "$at" -name cuda_runtime_api.h | head -n 1)")")
   export CUDA_PATH
-  CXX='' configure aarch64_cuda -Dgpu_backend=cuda "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
+  configure aarch64_cuda -Dgpu_backend=cuda "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
   ninja -C build-ci/aarch64_cuda
   local standin=build-ci/aarch64_cuda/tests/standin scheduler
   for scheduler in eager random; do

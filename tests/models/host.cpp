@@ -124,15 +124,21 @@ void share_cores() {
   expect(w.data[0] == 2 && w.data[1] == 1 && w.data[2] == 1 && w.data[3] == 1, "a task was lost or ran twice");
 }
 
-/// Three workers are idle, which is one more than there are cores: one that times out ends, perhaps just as a queue is handed to it.
+/// Four workers are idle, two more than there are cores: one that times out ends, perhaps just as a queue is handed to it.
 void retire() {
   World& w = world();
+  const TaskQueuePtr queues[] = {w.a, w.b, w.c, std::make_shared<TaskQueue>(0)};
+  auto& started = lasting<sync::Atomic<int>>();
   {
     const model::Calm calm;
-    for (const TaskQueuePtr& queue : {w.a, w.b, w.c}) queue->submit([&] { w.first.wait(); });
-    sync::sleep_for(std::chrono::milliseconds{1});
+    for (const TaskQueuePtr& queue : queues)
+      queue->submit([&] {
+        started.fetch_add(1);
+        w.first.wait();
+      });
+    while (started.load() < 4) sync::sleep_for(std::chrono::milliseconds{1});
     w.first.open();
-    for (const TaskQueuePtr& queue : {w.a, w.b, w.c}) wait_for(queue, 1);
+    for (const TaskQueuePtr& queue : queues) wait_for(queue, 1);
   }
   together([&] { w.a->submit([&] { w.data[0] = 1; }); }, [&] { w.b->submit([&] { w.data[1] = 1; }); });
   wait_for(w.a, 2);

@@ -44,7 +44,6 @@ MUTATIONS = [
     weaker(QUEUE, 'first_awaited_.load({}) <= number', SEQ, ACQ, 'host', 'wait_and_wake'),
     weaker(QUEUE, 'first_awaited_.store(number, {})', SEQ, REL, 'host', 'wait_and_wake'),
     weaker(QUEUE, 'completed_.load({}) < number', SEQ, ACQ, 'host', 'wait_and_wake'),
-    weaker(QUEUE, 'first_awaited_.store(first, {})', SEQ, NONE, 'host', 'wait_and_wake'),
     weaker(LOCK, 'exchange(true, {})', ACQ, NONE, 'base', 'spin_lock'),
     weaker(LOCK, 'store(false, {})', REL, NONE, 'base', 'spin_lock'),
     weaker(CACHE, 'own_.batches = common_.exchange(nullptr, {})', ACQ, NONE, 'base', 'batch_cache'),

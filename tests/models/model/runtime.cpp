@@ -254,6 +254,12 @@ void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
     *expected = static_cast<type>(found);                                                                                          \
     return done;                                                                                                                   \
   }                                                                                                                                \
+  type __tsan_atomic##size##_compare_exchange_val(volatile type* at, type expected, type value, int order, int failure) {          \
+    std::uint64_t found = expected;                                                                                                \
+    model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value, static_cast<model::Order>(order),                   \
+                            static_cast<model::Order>(failure), false);                                                            \
+    return static_cast<type>(found);                                                                                               \
+  }                                                                                                                                \
   int __tsan_atomic##size##_compare_exchange_weak(volatile type* at, type* expected, type value, int order, int failure) {         \
     std::uint64_t found = *expected;                                                                                               \
     const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value, static_cast<model::Order>(order), \

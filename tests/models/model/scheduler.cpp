@@ -27,6 +27,8 @@ struct Options {
 /// `usual`: threads that are ready. `other`: what only time brings about, and what may happen at any time but rarely does.
 [[nodiscard]] Options find_options() {
   Options options;
+  for (int i = 0; i < state->threads; ++i)
+    if (thread(i).status == Status::sleeping && thread(i).until <= state->time) thread(i).status = Status::ready;
   if (self().status == Status::ready) {
     options.add_usual(state->current);
     options.keeps_current = true;
@@ -116,9 +118,10 @@ void take_option(Option option) {
     if (next.timed_out) state->time = std::max(state->time, next.until);
   }
   if (next.status == Status::sleeping) state->time = std::max(state->time, next.until);
+  const bool goes_on = option.thread == state->current && next.status == Status::ready;
   next.status = Status::ready;
   // Who yielded has let others go first.
-  if (option.thread != state->current)
+  if (!goes_on)
     for (int i = 0; i < state->threads; ++i)
       if (i != state->current && thread(i).status == Status::yielded) thread(i).status = Status::ready;
 }

@@ -101,6 +101,7 @@ void marks() {
       [&] {
         w.a.thread = runnel::detail::this_thread_id();
         w.a.is_default = true;
+        complete_mark(w.a);  // so that the next mark is not the first
         write_in(w, w.a, 1);
         expect(shelves().give_back(w.block, false), "the pool did not take its block back");
         for (int i = 0; i < 2; ++i) {

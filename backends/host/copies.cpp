@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/announce.hpp"
 #include "state.hpp"
 
 #include <algorithm>
@@ -21,6 +22,18 @@ template <class F>
   });
 }
 
+/// All that the tasks of copies and fills do to memory, they do by these two.
+void move(void* to, const void* from, std::size_t bytes) noexcept {
+  sync::reads(from, bytes);
+  sync::writes(to, bytes);
+  std::memcpy(to, from, bytes);
+}
+template <class T>
+void set(void* to, T value, std::size_t count) noexcept {
+  sync::writes(to, count * sizeof(T));
+  std::fill_n(static_cast<T*>(to), count, value);
+}
+
 [[nodiscard]] unsigned char* bytes_of(void* pointer) noexcept { return static_cast<unsigned char*>(pointer); }
 [[nodiscard]] const unsigned char* bytes_of(const void* pointer) noexcept { return static_cast<const unsigned char*>(pointer); }
 
@@ -29,13 +42,13 @@ template <class F>
 bool copies_pageable_asynchronously() noexcept { return true; }
 
 status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
-  return enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  return enqueue(stream, [=] { move(to, from, bytes); });
 }
 
 status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
                      native::stream stream) noexcept {
   return enqueue(stream, [=] {
-    for (std::size_t row = 0; row < height; ++row) std::memcpy(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
+    for (std::size_t row = 0; row < height; ++row) move(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
   });
 }
 
@@ -50,7 +63,7 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
     std::vector<Copy> copies(count);
     for (std::size_t i = 0; i < count; ++i) copies[i] = {to[i], from[i], bytes[i]};
     host::submit_in_order(stream, [all = std::move(copies)] {
-      for (const Copy& copy : all) std::memcpy(copy.to, copy.from, copy.bytes);
+      for (const Copy& copy : all) move(copy.to, copy.from, copy.bytes);
     });
     return ok;
   });
@@ -64,11 +77,11 @@ status copy_peer_async(void* to, int, const void* from, int, std::size_t bytes, 
 status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
   switch (width) {
     case 1:
-      return enqueue(stream, [=] { std::memset(to, static_cast<int>(value), count); });
+      return enqueue(stream, [=] { set(to, static_cast<unsigned char>(value), count); });
     case 2:
-      return enqueue(stream, [=] { std::fill_n(static_cast<std::uint16_t*>(to), count, static_cast<std::uint16_t>(value)); });
+      return enqueue(stream, [=] { set(to, static_cast<std::uint16_t>(value), count); });
     case 4:
-      return enqueue(stream, [=] { std::fill_n(static_cast<std::uint32_t*>(to), count, value); });
+      return enqueue(stream, [=] { set(to, value, count); });
     default:
       return host::invalid_argument;
   }
@@ -77,7 +90,7 @@ status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t 
 status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
                      native::stream stream) noexcept {
   return enqueue(stream, [=] {
-    for (std::size_t row = 0; row < height; ++row) std::memset(bytes_of(to) + row * pitch, value, width);
+    for (std::size_t row = 0; row < height; ++row) set(bytes_of(to) + row * pitch, value, width);
   });
 }
 

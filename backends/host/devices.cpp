@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/announce.hpp"
 #include "base/immortal.hpp"
 #include "base/parse_size.hpp"
 #include "state.hpp"
@@ -52,6 +53,7 @@ void wait_for_each(HostDevice& device) noexcept {
     }
     if (next == nullptr) return;
     next->wait_until(next->submitted(), true);
+    next->come_after_completed();
   }
 }
 
@@ -157,17 +159,21 @@ status priority_range(int& least, int& greatest) noexcept {
 status device_synchronize() noexcept {
   host::HostDevice& device = host::device_at(host::current);
   try {
-    std::vector<std::pair<host::TaskQueuePtr, std::uint64_t>> ends;
+    std::vector<host::Wait> ends;
     {
       const std::lock_guard lock{device.mutex};
       device.for_each_stream([&](const native::host_stream& stream) {
-        if (!stream.queue->is_idle()) ends.emplace_back(stream.queue, stream.queue->submitted());
+        if (stream.queue->is_idle())
+          stream.queue->come_after_completed();
+        else
+          ends.push_back(stream.queue->end());
       });
     }
-    for (const auto& [queue, number] : ends) queue->wait_until(number, true);
+    for (const host::Wait& end : ends) end.hold_caller(true);
   } catch (const std::bad_alloc&) {
     host::wait_for_each(device);
   }
+  sync::happens_after(&device);  // the work of streams that have ended
   return ok;
 }
 

@@ -130,13 +130,15 @@ namespace {
 Engine& engine() { return detail::immortal<Engine>(); }
 }  // namespace
 
-void start_engine() {
+void prepare(TaskQueue&) {
   static constinit sync::Atomic<bool> started{false};
   if (started.load(std::memory_order_acquire)) return;
   engine().start_first_threads();
   started.store(true, std::memory_order_release);
 }
 void start(TaskQueuePtr queue) noexcept { engine().start(std::move(queue)); }
+void close(TaskQueue&) noexcept {}
+void name(TaskQueue&, const char*) noexcept {}
 
 // Worker
 

@@ -13,11 +13,15 @@ namespace runnel::inline RUNNEL_ABI::host {
 inline constexpr int least_priority = 1;
 inline constexpr int greatest_priority = -1;
 
-/// Starts the engine's first threads, with which every queue is run sooner or later, even if no further thread can be created.
-/// @throws std::bad_alloc if they cannot be created
-void start_engine();
+/// Prepares to run the queue. The first call starts the engine's first threads, with which every queue is run sooner or later, even if no
+/// further thread can be created. @throws std::bad_alloc if they cannot be created
+void prepare(TaskQueue& queue);
 /// Makes a ready queue run: at once if a core is free. Else the next free worker runs it, or the monitor finds it a core.
-/// Requires: start_engine() has succeeded.
+/// Requires: prepare() has succeeded.
 void start(TaskQueuePtr queue) noexcept;
+/// The queue's user submits no more work.
+void close(TaskQueue& queue) noexcept;
+/// Debuggers and checkers may show the name.
+void name(TaskQueue& queue, const char* text) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::host

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include "base/announce.hpp"
 #include "base/sync.hpp"
 
 #include <chrono>
@@ -16,13 +17,10 @@ struct Stamp {
   sync::Clock::time_point time;
 };
 
-/// A place in a queue.
+/// What was recorded.
 struct Mark {
-  TaskQueuePtr queue;  // null: nothing was recorded
-  std::uint64_t number = 0;
+  Wait wait{};  // without a queue: nothing
   std::shared_ptr<const Stamp> stamp;
-
-  [[nodiscard]] bool happened() const noexcept { return queue == nullptr || queue->completed() >= number; }
 };
 
 }  // namespace host
@@ -59,13 +57,17 @@ status event_destroy(native::event event) noexcept {
 status event_record(native::event event, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
-    host::Mark mark{stream.queue, 0, nullptr};
+    host::Mark mark;
     if (event->kind.timed) {
       const auto stamp = std::make_shared<host::Stamp>();
-      mark.number = host::submit_in_order(handle, [stamp] { stamp->time = sync::Clock::now(); });
+      mark.wait = {stream.queue, 0, sync::Token::make()};
+      mark.wait.until = host::submit_in_order(handle, [stamp, token = mark.wait.token] {
+        stamp->time = sync::Clock::now();
+        token.happens_before();
+      });
       mark.stamp = stamp;
     } else {
-      mark.number = host::last_submitted(stream);
+      mark.wait = host::end_of(stream);
     }
     const std::lock_guard lock{event->mutex};
     std::swap(event->mark, mark);  // the old mark is destroyed outside the lock
@@ -74,13 +76,17 @@ status event_record(native::event event, native::stream handle) noexcept {
 }
 
 status event_query(native::event event) noexcept {
-  return catch_bad_alloc([&] { return event->read().happened() ? ok : host::status_of(errc::not_ready); });
+  return catch_bad_alloc([&] {
+    const host::Mark mark = event->read();
+    if (!mark.wait.is_over()) return host::status_of(errc::not_ready);
+    mark.wait.token.happens_after();
+    return ok;
+  });
 }
 
 status event_synchronize(native::event event) noexcept {
   return catch_bad_alloc([&] {
-    const host::Mark mark = event->read();
-    if (mark.queue != nullptr) mark.queue->wait_until(mark.number, !event->kind.blocking_wait);
+    event->read().wait.hold_caller(!event->kind.blocking_wait);
     return ok;
   });
 }
@@ -90,7 +96,7 @@ status event_elapsed(float& milliseconds, native::event start, native::event sto
     const host::Mark from = start->read();
     const host::Mark to = stop->read();
     if (from.stamp == nullptr || to.stamp == nullptr) return host::invalid_argument;
-    if (!from.happened() || !to.happened()) return host::status_of(errc::not_ready);
+    if (!from.wait.is_over() || !to.wait.is_over()) return host::status_of(errc::not_ready);
     milliseconds = std::chrono::duration<float, std::milli>{to.stamp->time - from.stamp->time}.count();
     return ok;
   });
@@ -99,11 +105,11 @@ status event_elapsed(float& milliseconds, native::event start, native::event sto
 status stream_wait_event(native::stream handle, native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
-    if (mark.happened()) return ok;
+    if (mark.wait.queue == nullptr || (!sync::finds_races && mark.wait.is_over())) return ok;
     native::host_stream& stream = host::resolve(handle);
     stream.queue->wait_for_room();
     const host::OrderedSubmission in_order{stream};
-    stream.queue->submit_wait(mark.queue, mark.number);
+    stream.queue->submit_wait(mark.wait);
     return ok;
   });
 }

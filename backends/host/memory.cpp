@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/announce.hpp"
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
 #include "state.hpp"
@@ -94,6 +95,7 @@ using Memory = std::unique_ptr<void, Free>;
 /// Frees the blocks whose free could not be enqueued, if their device is idle: then everything is complete that the free had to wait for.
 void free_without_task(int device) {
   if (blocks().without_task.load(std::memory_order_relaxed) == 0 || !is_device_idle(device)) return;
+  const sync::Unseen unseen;  // nobody has ordered this thread after the streams
   const std::lock_guard lock{blocks().mutex};
   for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
     const auto current = place++;
@@ -155,7 +157,7 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   if (!unreserved) return false;
   const std::size_t missing = *unreserved;
   try {
-    for_each_claim(ordinal, &queue, missing, [&](Block& block, std::size_t) { queue.submit_wait(block.queue, block.number); });
+    for_each_claim(ordinal, &queue, missing, [&](Block& block, std::size_t) { queue.submit_wait({block.queue, block.number}); });
   } catch (const std::bad_alloc&) {
     device.allocated.fetch_sub(bytes - missing, std::memory_order_relaxed);
     throw;
@@ -172,9 +174,9 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
 [[nodiscard]] std::optional<Wait> find_oldest_free(int ordinal, std::size_t bytes) {
   const std::shared_lock lock{blocks().mutex};
   const std::size_t missing = bytes - std::min(bytes, unused_bytes(device_at(ordinal)));
-  Wait oldest{nullptr, 0};
+  Wait oldest;
   const auto note_first = [&](const Block& block, std::size_t) {
-    if (oldest.queue == nullptr) oldest = {block.queue, block.number};
+    if (oldest.queue == nullptr) oldest = Wait{block.queue, block.number};
   };
   if (for_each_claim(ordinal, nullptr, missing, note_first) > 0) return std::nullopt;
   return oldest;

@@ -89,8 +89,8 @@ template <class F>
 std::uint64_t submit_in_order(native::stream handle, F work);
 /// Ends the stream at once; its work is still completed.
 void destroy(native::host_stream* stream) noexcept;
-/// The number of the task after which the stream's next work would start: events and waiting streams wait for it.
-[[nodiscard]] std::uint64_t last_submitted(native::host_stream& stream);
+/// A wait for all that the stream's next work would come after: what events record and other streams wait for.
+[[nodiscard]] Wait end_of(native::host_stream& stream);
 /// True if the stream's work is complete, and for the default stream the work of the blocking streams, too.
 [[nodiscard]] bool has_finished(native::host_stream& stream);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include "base/announce.hpp"
 #include "base/sync.hpp"
 #include "base/thread_end.hpp"
 
@@ -15,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 native::host_stream::host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device)
     : queue{std::make_shared<host::TaskQueue>(priority)}, device{on_device}, blocking{is_blocking}, is_default{default_of_its_device} {
-  host::start_engine();
+  host::prepare(*queue);
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
   place = owner.streams.insert(owner.streams.end(), this);
@@ -79,19 +80,19 @@ void delete_finished(HostDevice& device) noexcept {
 /// Requires: the device's lock is held.
 void join_blocking(HostDevice& device, native::host_stream& to) {
   device.for_each_stream([&](native::host_stream& other) {
-    const std::uint64_t last = other.queue->submitted();
-    if (!other.blocking || other.joined == last) return;
-    to.queue->submit_wait(other.queue, last);
-    other.joined = last;
+    if (!other.blocking || other.joined == other.queue->submitted()) return;
+    const Wait end = other.queue->end();
+    to.queue->submit_wait(end);
+    other.joined = end.until;
   });
 }
 
 /// Makes a blocking stream wait for the work submitted to the default stream so far. Requires: the device's lock is held.
 void join_default(const native::host_stream& default_stream, native::host_stream& to) {
-  const std::uint64_t last = default_stream.queue->submitted();
-  if (to.behind_default == last) return;
-  to.queue->submit_wait(default_stream.queue, last);
-  to.behind_default = last;
+  if (to.behind_default == default_stream.queue->submitted()) return;
+  const Wait end = default_stream.queue->end();
+  to.queue->submit_wait(end);
+  to.behind_default = end.until;
 }
 
 }  // namespace
@@ -102,9 +103,24 @@ native::host_stream& resolve(native::stream handle) {
   return *handle;
 }
 
+namespace {
+
+/// With the option find_races: what comes after the ended stream's work by the rules of the device comes after it for announce.hpp, too.
+/// Requires: the device's lock is held.
+void announce_end(HostDevice& device, native::host_stream& stream) noexcept try {
+  native::host_stream* const default_stream = device.default_stream.load(std::memory_order_acquire);
+  stream.queue->submit([&device] { sync::happens_before(&device); });
+  if (stream.blocking && default_stream != nullptr) default_stream->queue->submit_wait(stream.queue->end());
+} catch (const std::bad_alloc&) {  // then the order is not announced
+}
+
+}  // namespace
+
 void destroy(native::host_stream* stream) noexcept {
   HostDevice& device = device_at(stream->device);
   const std::lock_guard lock{device.mutex};
+  if constexpr (sync::finds_races) announce_end(device, *stream);
+  stream->queue->close();
   device.leaving.splice(device.leaving.end(), device.streams, stream->place);
   delete_finished(device);
 }
@@ -122,18 +138,24 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
 
 /// Does not wait for room in the queue, since the caller may hold a lock. So the queue may hold a few more tasks than its limit: the waits
 /// for the other streams.
-std::uint64_t last_submitted(native::host_stream& stream) {
-  if (!stream.blocking) return stream.queue->submitted();
+Wait end_of(native::host_stream& stream) {
+  if (!stream.blocking) return stream.queue->end();
   const OrderedSubmission in_order{stream};
-  return stream.queue->submitted();
+  return stream.queue->end();
 }
 
 bool has_finished(native::host_stream& stream) {
   if (!stream.queue->is_idle()) return false;
+  stream.queue->come_after_completed();
   if (!stream.is_default) return true;
   HostDevice& device = device_at(stream.device);
   const std::lock_guard lock{device.mutex};
-  return !device.has_stream([](const native::host_stream* other) { return other->blocking && !other->queue->is_idle(); });
+  if (device.has_stream([](const native::host_stream* other) { return other->blocking && !other->queue->is_idle(); })) return false;
+  if constexpr (sync::finds_races)
+    device.for_each_stream([](const native::host_stream& other) {
+      if (other.blocking) other.queue->come_after_completed();
+    });
+  return true;
 }
 
 }  // namespace host
@@ -164,9 +186,9 @@ status stream_query(native::stream stream) noexcept {
 status stream_synchronize(native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
-    const host::TaskQueuePtr queue = stream.queue;  // another thread may destroy the stream meanwhile
-    // For a blocking stream, only its own work counts, as in a query.
-    queue->wait_until(stream.is_default ? host::last_submitted(stream) : queue->submitted(), true);
+    // For a blocking stream, only its own work counts, as in a query. Another thread may destroy the stream meanwhile.
+    const host::Wait end = stream.is_default ? host::end_of(stream) : stream.queue->end();
+    end.hold_caller(true);
     return ok;
   });
 }
@@ -203,7 +225,7 @@ status exchange_capture_mode(CaptureMode&) noexcept { return ok; }
 status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
 status stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
 
-void name_stream(native::stream, const char*) noexcept {}
+void name_stream(native::stream stream, const char* text) noexcept { host::name(*stream->queue, text); }
 void push_range(const char*) noexcept {}
 void pop_range() noexcept {}
 

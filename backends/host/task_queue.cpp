@@ -48,6 +48,8 @@ std::uint64_t TaskQueue::append(void (*run)(void*) noexcept, void (*move_in)(voi
     Task& task = last_->tasks[place()];
     task.run = run;
     move_in(task.payload, work);
+    last_->note_caller(place());
+    sync::happens_before(&task);
     number = submitted_.load(std::memory_order_relaxed) + 1;
     submitted_.store(number, std::memory_order_release);
     if (std::exchange(busy_, true)) return number;
@@ -56,9 +58,31 @@ std::uint64_t TaskQueue::append(void (*run)(void*) noexcept, void (*move_in)(voi
   return number;
 }
 
-void TaskQueue::submit_wait(const TaskQueuePtr& other, std::uint64_t until) {
-  if (other.get() == this || other->completed() >= until) return;
-  Wait wait{other, until};
+bool Wait::is_over() const noexcept { return queue == nullptr || queue->completed() >= until; }
+
+void Wait::hold_caller(bool spin) const {
+  if (queue != nullptr) queue->wait_until(until, spin);
+  token.happens_after();
+}
+
+Wait TaskQueue::end() {
+  Wait all{shared_from_this(), submitted()};
+  if constexpr (sync::finds_races) {
+    // A task announces where the stream stands now: what the stream does later must not seem to be waited for.
+    const bool is_closed = closed_.load(std::memory_order_relaxed);
+    all.token = is_closed ? sync::Token::of_part(all.queue, &completed_) : sync::Token::make();
+    if (!is_closed) all.until = submit([token = all.token] { token.happens_before(); });
+  }
+  return all;
+}
+
+void TaskQueue::close() noexcept {
+  closed_.store(true, std::memory_order_relaxed);
+  host::close(*this);
+}
+
+void TaskQueue::submit_wait(Wait wait) {
+  if (wait.queue.get() == this || (!sync::finds_races && wait.is_over())) return;
   const auto move_in = [](void* payload, void* from) noexcept { new (payload) Wait{std::move(*static_cast<Wait*>(from))}; };
   append(nullptr, move_in, &wait);
 }
@@ -85,6 +109,7 @@ Task& TaskQueue::front() noexcept {
 void TaskQueue::complete_one() noexcept {
   // Sequentially consistent here and in announce_waiter(): either the waiter sees the new number, or this thread sees the waiter.
   const std::uint64_t number = completed_.load(std::memory_order_relaxed) + 1;
+  sync::happens_before(&completed_);
   completed_.store(number, std::memory_order_seq_cst);
   if (first_awaited_.load(std::memory_order_seq_cst) <= number) [[unlikely]]
     wake_waiters();

@@ -5,6 +5,7 @@
 /// an event is a queue and a number; to record one allocates nothing, and to wait for one that has happened costs nothing.
 #pragma once
 
+#include "base/announce.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 
@@ -36,11 +37,16 @@ static_assert(sizeof(Task) == 64);
 /// Holds its queue up until another queue has completed task `until`. No thread waits meanwhile.
 struct Wait {
   TaskQueuePtr queue;
-  std::uint64_t until;
+  std::uint64_t until = 0;
+  [[no_unique_address]] sync::Token token{};  // what comes after the wait comes after the tasks, for announce.hpp
+
+  [[nodiscard]] bool is_over() const noexcept;
+  /// Holds the calling thread. `spin`: polls for a few microseconds before it sleeps.
+  void hold_caller(bool spin) const;
 };
 
 /// Tasks are stored in blocks, so that most submissions allocate nothing.
-struct TaskBlock {
+struct TaskBlock : sync::Callers<63> {
   static constexpr std::size_t size = 63;
   Task tasks[size];
   TaskBlock* next = nullptr;
@@ -73,6 +79,9 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
   [[nodiscard]] bool is_idle() const noexcept { return completed() >= submitted(); }
+  /// What the caller does next comes after all tasks completed so far, for announce.hpp. Requires: the caller has just seen them complete,
+  /// on behalf of the user.
+  void come_after_completed() const noexcept { sync::happens_after(&completed_); }
 
   /// Enqueues work; returns its number. @throws std::bad_alloc, and then nothing was enqueued
   template <class F>
@@ -87,7 +96,11 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
     return append(run, move_in, &work);
   }
   /// Enqueues a Wait, unless the other queue has come that far already. @throws std::bad_alloc, and then nothing was enqueued
-  void submit_wait(const TaskQueuePtr& other, std::uint64_t until);
+  void submit_wait(Wait wait);
+  /// A wait for all tasks submitted so far. @throws std::bad_alloc, only with the option find_races
+  [[nodiscard]] Wait end();
+  /// No more work will be submitted. Only waits for what was submitted may still be asked for.
+  void close() noexcept;
   /// Holds the calling thread while the queue is full.
   /// Requires: the caller holds no lock that a task or a user of another stream may need.
   void wait_for_room() {
@@ -139,6 +152,9 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   sync::Atomic<std::uint64_t> first_awaited_{none};  // a lower bound of the numbers that are waited for
   TaskQueueList parked_;                             // the queues that wait for this one
+
+  std::shared_ptr<void> runner_;  // the engine's, if it has something for each queue
+  sync::Atomic<bool> closed_{false};
 
   TaskQueuePtr next_;             // in the list that this queue is in
   std::uint64_t parked_for_ = 0;  // the number that this queue waits for while it is parked behind another one

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process.hpp"
 
+#include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
@@ -94,6 +95,7 @@ void drain_backlog() noexcept {
     items.swap(backlog().items);
     attention.fetch_and(~attention_backlog, std::memory_order_release);
   }
+  const sync::Unseen unseen;  // this thread has no order with the host functions that dropped the objects
   for (const Postponed& item : items) item.release(item);
 }
 

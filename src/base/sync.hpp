@@ -19,6 +19,9 @@
 #include <shared_mutex>
 #include <thread>
 
+#ifdef RUNNEL_FIND_RACES
+#include "base/sync_hidden.hpp"
+#else
 namespace runnel::inline RUNNEL_ABI::sync {
 
 template <class T>
@@ -28,7 +31,13 @@ using AtomicRef = std::atomic_ref<T>;
 using Mutex = std::mutex;
 using SharedMutex = std::shared_mutex;
 using ConditionVariable = std::condition_variable;
+using ConditionVariableAny = std::condition_variable_any;
 using Thread = std::thread;
+
+}  // namespace runnel::inline RUNNEL_ABI::sync
+#endif
+
+namespace runnel::inline RUNNEL_ABI::sync {
 
 using Clock = std::chrono::steady_clock;
 inline void yield() noexcept { std::this_thread::yield(); }

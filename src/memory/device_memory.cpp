@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/process.hpp"
@@ -62,6 +63,7 @@ class FreeingStreams {
   [[nodiscard]] native::stream take(int device) noexcept {
     const std::lock_guard lock{mutex_};
     const RelaxedCapture relaxed{if_captures_met()};
+    const sync::Unseen unseen;  // the user has not asked
     for (native::stream& stream : streams_) {
       if (stream == nullptr) return create(stream, device);
       if (succeeded_or_note_capture(backend::stream_query(stream))) return stream;

@@ -18,6 +18,7 @@ namespace {
 /// Frees a block that is in the books no more. The books forget it first: as soon as the runtime has the memory, another thread may be
 /// given the same address.
 void free_forgotten(PinnedBlock* block) noexcept {
+  sync::happens_after(block);
   void* const memory = reinterpret_cast<void*>(block->begin);
   delete block;
   free_pinned_memory(memory);
@@ -93,6 +94,7 @@ bool PinnedShelves::give_back(void* pointer, bool record) noexcept {
   PinnedBlock* const block = find(address_of(pointer));
   if (block == nullptr || block->begin != address_of(pointer) || block->state != State::in_use) return false;
   disown(*block);
+  sync::happens_before(block);
   if (!block->uses.empty()) {
     cache(*block);
     block->state = State::between;
@@ -130,6 +132,7 @@ bool PinnedShelves::settle(PinnedBlock& block, Progress progress, Then then) noe
     return false;
   }
   if (progress == Progress::lost) return false;  // it stays in no list
+  sync::happens_before(&block);                  // the caller has seen the block's uses complete
   if (!block.shelf->keeps) {
     uncache(block);
     forget(block);

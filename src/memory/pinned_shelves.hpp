@@ -2,6 +2,7 @@
 /// Bookkeeping of the pinned pool: which blocks there are, on which shelf the cached ones lie, and how many bytes that makes.
 #pragma once
 
+#include "base/announce.hpp"
 #include "base/counters.hpp"
 #include "base/immortal.hpp"
 #include "base/spin_lock.hpp"
@@ -139,6 +140,7 @@ class PinnedShelves {
   }
   /// The same with a cached block, which is in no list any more.
   void own_cached(PinnedBlock& block) noexcept {
+    sync::happens_after(&block);
     ++statistics_.hits;
     uncache(block);
     own(block);

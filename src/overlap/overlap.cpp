@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/overlap.hpp>
 
+#include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -198,9 +199,11 @@ class OverlapRun {
         // One filtered chunk is copied back while the finisher waits for the next one.
         if (plan_.output.filtered && counted < *submitted && counted - finished < 2) {
           chunk = counted++;
+          sync::happens_after(&place(chunk));
           submit_filtered(chunk);
         } else {
           chunk = finished++;
+          sync::happens_after(&place(chunk));
           run_of(chunk).wait(index_in_run(chunk));
           step = "writing";
           finish(place(chunk));
@@ -245,9 +248,11 @@ class OverlapRun {
       result_.stopped = plan_.items ? next_item_ < *plan_.items : !sources_ended;
       return false;
     }
+    if (chunk >= places) sync::happens_after(&place(chunk));
     return failure_.cause == nullptr;
   }
   void publish() {
+    sync::happens_before(&place(submitted_));
     const std::lock_guard lock{mutex_};
     ++submitted_;
     changed_.notify_all();
@@ -259,6 +264,7 @@ class OverlapRun {
     return chunk < submitted_ ? std::optional{submitted_} : std::nullopt;
   }
   void give_back_place() {
+    sync::happens_before(&place(finished_));
     const std::lock_guard lock{mutex_};
     ++finished_;
     changed_.notify_all();
@@ -287,7 +293,7 @@ class OverlapRun {
   OverlapResult result_;           // used by the finisher until it is joined; `stopped` by the calling thread
 
   sync::Mutex mutex_;  // guards the members from here to `failure_`
-  std::condition_variable_any changed_;
+  sync::ConditionVariableAny changed_;
   std::size_t submitted_ = 0;
   std::size_t finished_ = 0;
   bool all_submitted_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/uses.hpp"
 
+#include "base/announce.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -64,6 +65,7 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
     const auto found = registry().retired.find(id);
     if (found != registry().retired.end()) {
       found->second.remainder = remainder;
+      if (remainder.state == Remainder::State::complete) sync::happens_before(&found->second);
       return;
     }
   }
@@ -99,6 +101,7 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
 void let_thread_end(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
   const RelaxedCapture relaxed;
+  const sync::Unseen unseen;  // the user has not asked
   backend::status s = backend::stream_query(slot.handle);
   if (backend::is_not_ready(s)) {
     backend::forget_error(s);
@@ -191,12 +194,16 @@ bool is_mark_complete(StreamUse use, std::uint64_t number) noexcept {
   std::uint64_t last = 0;
   {
     const std::lock_guard lock{registry().lock};
-    if (use.slot->marks_complete >= number) return true;
+    if (use.slot->marks_complete >= number) {
+      sync::happens_after(&use.slot->marks);
+      return true;
+    }
     mark = use.slot->mark;
     last = use.slot->marks;
   }
   if (last < number || !has_happened(mark)) return false;
   const std::lock_guard lock{registry().lock};
+  sync::happens_before(&use.slot->marks);
   use.slot->marks_complete = std::max(use.slot->marks_complete, last);
   return true;
 }
@@ -219,6 +226,7 @@ void record_mark(Slot& slot) noexcept {
 
 void complete_mark(Slot& slot) noexcept {
   const std::lock_guard lock{registry().lock};
+  sync::happens_before(&slot.marks);
   slot.marks_complete = ++slot.marks;
   slot.mark_requested.store(false, std::memory_order_relaxed);
 }
@@ -226,7 +234,9 @@ void complete_mark(Slot& slot) noexcept {
 Remainder remainder_of(StreamUse use) noexcept {
   const std::lock_guard lock{registry().lock};
   const auto found = registry().retired.find(use.id);
-  return found != registry().retired.end() ? found->second.remainder : Remainder{Remainder::State::lost, {}};
+  if (found == registry().retired.end()) return {Remainder::State::lost, {}};
+  if (found->second.remainder.state == Remainder::State::complete) sync::happens_after(&found->second);
+  return found->second.remainder;
 }
 
 Remainder::State poll_remainder(StreamUse use) noexcept {
@@ -235,7 +245,10 @@ Remainder::State poll_remainder(StreamUse use) noexcept {
   if (!has_happened(found.event)) return Remainder::State::recorded;
   const std::lock_guard lock{registry().lock};
   const auto entry = registry().retired.find(use.id);
-  if (entry != registry().retired.end()) entry->second.remainder.state = Remainder::State::complete;
+  if (entry != registry().retired.end()) {
+    sync::happens_before(&entry->second);
+    entry->second.remainder.state = Remainder::State::complete;
+  }
   return Remainder::State::complete;
 }
 

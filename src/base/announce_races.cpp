@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Only in a build with the option find_races.
+#include "base/announce_races.hpp"
+
+#include <unwind.h>
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+// ThreadSanitizer's interface. The program brings these functions; they are null in a program without ThreadSanitizer.
+extern "C" {
+[[gnu::weak]] void __tsan_acquire(void*);
+[[gnu::weak]] void __tsan_release(void*);
+[[gnu::weak]] void __tsan_read_range(void*, unsigned long);
+[[gnu::weak]] void __tsan_write_range(void*, unsigned long);
+[[gnu::weak]] void __tsan_func_entry(void*);
+[[gnu::weak]] void __tsan_func_exit();
+[[gnu::weak]] void AnnotateIgnoreWritesBegin(const char*, int);
+[[gnu::weak]] void AnnotateIgnoreWritesEnd(const char*, int);
+[[gnu::weak]] void AnnotateIgnoreSyncBegin(const char*, int);
+[[gnu::weak]] void AnnotateIgnoreSyncEnd(const char*, int);
+// The begin and the end of this library's code, from the linker.
+[[gnu::visibility("hidden")]] extern const char __ehdr_start;
+[[gnu::visibility("hidden")]] extern const char etext;
+}
+
+namespace runnel::inline RUNNEL_ABI::sync {
+
+void happens_before(const void* address) noexcept {
+  if (__tsan_release != nullptr && address != nullptr) __tsan_release(const_cast<void*>(address));
+}
+void happens_after(const void* address) noexcept {
+  if (__tsan_acquire != nullptr && address != nullptr) __tsan_acquire(const_cast<void*>(address));
+}
+void reads(const void* from, std::size_t bytes) noexcept {
+  if (__tsan_read_range != nullptr) __tsan_read_range(const_cast<void*>(from), bytes);
+}
+void writes(void* to, std::size_t bytes) noexcept {
+  if (__tsan_write_range != nullptr) __tsan_write_range(to, bytes);
+}
+
+Token Token::make() noexcept {
+  if (__tsan_release == nullptr) return {};
+  Token token;
+  try {
+    token.address_ = std::make_shared<char>();
+  } catch (const std::bad_alloc&) {
+  }
+  return token;
+}
+
+// To ignore writes is to ignore reads, too.
+Unseen::Unseen() noexcept {
+  if (AnnotateIgnoreWritesBegin == nullptr) return;
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+}
+Unseen::~Unseen() {
+  if (AnnotateIgnoreWritesEnd == nullptr) return;
+  AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+}
+
+namespace {
+
+[[nodiscard]] bool is_in_library(std::uintptr_t address) noexcept {
+  return address >= reinterpret_cast<std::uintptr_t>(&__ehdr_start) && address < reinterpret_cast<std::uintptr_t>(&etext);
+}
+
+_Unwind_Reason_Code note_frame(_Unwind_Context* context, void* data) {
+  CallStack& stack = *static_cast<CallStack*>(data);
+  const std::uintptr_t address = _Unwind_GetIP(context);
+  if (is_in_library(address)) return _URC_NO_REASON;
+  stack.addresses[stack.count++] = reinterpret_cast<void*>(address);
+  return stack.count < CallStack::most ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+}  // namespace
+
+void CallStack::read() noexcept {
+  count = 0;
+  if (__tsan_func_entry == nullptr) return;
+  const Unseen unseen;
+  _Unwind_Backtrace(note_frame, this);
+}
+
+CalledBy::CalledBy(const CallStack& stack) noexcept : count_{stack.count} {
+  for (std::size_t i = stack.count; i-- > 0;) __tsan_func_entry(stack.addresses[i]);
+}
+CalledBy::~CalledBy() {
+  for (std::size_t i = 0; i < count_; ++i) __tsan_func_exit();
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::sync
+
+// ThreadSanitizer watches some functions of the C and C++ libraries, whoever calls them. The linker replaces the library's calls of them by
+// calls of the following ones (--wrap, src/meson.build). So what the library does with its own memory is not seen. std::aligned_alloc and
+// std::free are watched on purpose: the library uses them for the user's memory only.
+using runnel::sync::Unseen;
+
+extern "C" {
+
+void* __real_memcpy(void*, const void*, std::size_t);
+void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
+  const Unseen unseen;
+  return __real_memcpy(to, from, bytes);
+}
+void* __real_memmove(void*, const void*, std::size_t);
+void* __wrap_memmove(void* to, const void* from, std::size_t bytes) {
+  const Unseen unseen;
+  return __real_memmove(to, from, bytes);
+}
+void* __real_memset(void*, int, std::size_t);
+void* __wrap_memset(void* to, int value, std::size_t bytes) {
+  const Unseen unseen;
+  return __real_memset(to, value, bytes);
+}
+int __real_memcmp(const void*, const void*, std::size_t);
+int __wrap_memcmp(const void* a, const void* b, std::size_t bytes) {
+  const Unseen unseen;
+  return __real_memcmp(a, b, bytes);
+}
+std::size_t __real_strlen(const char*);
+std::size_t __wrap_strlen(const char* text) {
+  const Unseen unseen;
+  return __real_strlen(text);
+}
+[[gnu::format(printf, 3, 4)]] int __wrap_snprintf(char* to, std::size_t size, const char* format, ...) {
+  const Unseen unseen;
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = std::vsnprintf(to, size, format, arguments);
+  va_end(arguments);
+  return length;
+}
+
+void* __real__Znwm(std::size_t);
+void* __wrap__Znwm(std::size_t bytes) {
+  const Unseen unseen;
+  return __real__Znwm(bytes);
+}
+void* __real__ZnwmSt11align_val_t(std::size_t, std::size_t);
+void* __wrap__ZnwmSt11align_val_t(std::size_t bytes, std::size_t alignment) {
+  const Unseen unseen;
+  return __real__ZnwmSt11align_val_t(bytes, alignment);
+}
+void* __real__ZnwmRKSt9nothrow_t(std::size_t, const std::nothrow_t&);
+void* __wrap__ZnwmRKSt9nothrow_t(std::size_t bytes, const std::nothrow_t& tag) {
+  const Unseen unseen;
+  return __real__ZnwmRKSt9nothrow_t(bytes, tag);
+}
+void __real__ZdlPv(void*);
+void __wrap__ZdlPv(void* block) {
+  const Unseen unseen;
+  __real__ZdlPv(block);
+}
+void __real__ZdlPvm(void*, std::size_t);
+void __wrap__ZdlPvm(void* block, std::size_t bytes) {
+  const Unseen unseen;
+  __real__ZdlPvm(block, bytes);
+}
+void __real__ZdlPvmSt11align_val_t(void*, std::size_t, std::size_t);
+void __wrap__ZdlPvmSt11align_val_t(void* block, std::size_t bytes, std::size_t alignment) {
+  const Unseen unseen;
+  __real__ZdlPvmSt11align_val_t(block, bytes, alignment);
+}
+void* __real__Znam(std::size_t);
+void* __wrap__Znam(std::size_t bytes) {
+  const Unseen unseen;
+  return __real__Znam(bytes);
+}
+void __real__ZdaPv(void*);
+void __wrap__ZdaPv(void* block) {
+  const Unseen unseen;
+  __real__ZdaPv(block);
+}
+void __real__ZdaPvm(void*, std::size_t);
+void __wrap__ZdaPvm(void* block, std::size_t bytes) {
+  const Unseen unseen;
+  __real__ZdaPvm(block, bytes);
+}
+
+int __real___cxa_guard_acquire(void*);
+int __wrap___cxa_guard_acquire(void* guard) {
+  const Unseen unseen;
+  return __real___cxa_guard_acquire(guard);
+}
+void __real___cxa_guard_release(void*);
+void __wrap___cxa_guard_release(void* guard) {
+  const Unseen unseen;
+  __real___cxa_guard_release(guard);
+}
+
+}  // extern "C"

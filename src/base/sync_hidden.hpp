@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The types of sync.hpp in a build with the option find_races. ThreadSanitizer watches the locks and condition variables of the C library,
+/// whoever uses them. Then a task and a caller that take the same lock one after the other would seem to have an order, and a race between
+/// them would not be seen. ThreadSanitizer does not watch these types, because the library's own code is not instrumented.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::sync {
+
+template <class T>
+using Atomic = std::atomic<T>;
+template <class T>
+using AtomicRef = std::atomic_ref<T>;
+using Thread = std::thread;
+
+class Mutex {
+ public:
+  constexpr Mutex() noexcept = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void lock() noexcept {
+    if (try_lock()) return;
+    while (state_.exchange(contended, std::memory_order_acquire) != open) state_.wait(contended, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool try_lock() noexcept {
+    int found = open;
+    return state_.compare_exchange_strong(found, locked, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  void unlock() noexcept {
+    if (state_.exchange(open, std::memory_order_release) == contended) state_.notify_one();
+  }
+
+ private:
+  static constexpr int open = 0, locked = 1, contended = 2;  // contended: another thread may wait
+  std::atomic<int> state_{open};
+};
+
+/// Readers exclude each other, too, which changes nothing but the speed.
+class SharedMutex : public Mutex {
+ public:
+  void lock_shared() noexcept { lock(); }
+  void unlock_shared() noexcept { unlock(); }
+};
+
+/// With locks of any type. Requires: whoever changes what is waited for holds the lock.
+class ConditionVariableAny {
+ public:
+  constexpr ConditionVariableAny() noexcept = default;
+  ConditionVariableAny(const ConditionVariableAny&) = delete;
+  ConditionVariableAny& operator=(const ConditionVariableAny&) = delete;
+
+  void notify_one() noexcept { notify_all(); }
+  void notify_all() noexcept {
+    notified_.fetch_add(1, std::memory_order_release);
+    notified_.notify_all();
+  }
+  template <class Lock>
+  void wait(Lock& lock) {
+    wait_for_change(lock, notified_.load(std::memory_order_acquire));
+  }
+  template <class Lock, class Predicate>
+  void wait(Lock& lock, Predicate holds) {
+    while (!holds()) wait(lock);
+  }
+  /// Also returns once `stop` is requested. Returns what `holds` says.
+  template <class Lock, class Predicate>
+  bool wait(Lock& lock, const std::stop_token& stop, Predicate holds) {
+    // On the heap: the thread that requests the stop writes into it, and would seem to write into the stack of this thread.
+    const auto wake = [this] { notify_all(); };
+    const auto waking = std::make_unique<std::stop_callback<decltype(wake)>>(stop, wake);
+    for (;;) {
+      const int before = notified_.load(std::memory_order_acquire);  // first: the stop is requested without the lock
+      if (holds()) return true;
+      if (stop.stop_requested()) return false;
+      wait_for_change(lock, before);
+    }
+  }
+
+ private:
+  template <class Lock>
+  void wait_for_change(Lock& lock, int before) {
+    lock.unlock();
+    notified_.wait(before, std::memory_order_acquire);
+    lock.lock();
+  }
+
+  std::atomic<int> notified_{0};
+};
+using ConditionVariable = ConditionVariableAny;
+
+}  // namespace runnel::inline RUNNEL_ABI::sync

@@ -6,6 +6,7 @@ submission=(
   scripts_test
   clang_sanitizers
   tsan
+  races
   tsan_standin
   cuda
   hip
@@ -22,6 +23,7 @@ release=(
   gcc_sanitizers
   clang_plain
   tsan_long
+  races_long
   standin_long
   sweep_long
   running_out
@@ -156,6 +158,35 @@ part_tsan() {
   CXX=g++ configure tsan -Dgpu_backend=host "${tsan_options[@]}"
   ninja -C build-ci/tsan
   run_tests build-ci/tsan --suite conformance -t 10
+}
+
+# build_races: the library that shows the races of the programs that use it, and such programs, by g++ and clang.
+build_races() {
+  need_build_tools
+  need_clang
+  install_missing
+  under_tsan
+  CXX=g++ configure races -Dgpu_backend=host -Dfind_races=true -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dtools=disabled \
+    -Dexamples=disabled -Dbenchmarks=disabled
+  ninja -C build-ci/races races
+}
+
+# suite_shows_no_race BUILD DEVICES FILTER: the suite of that build, which has ThreadSanitizer, on the library of build_races.
+suite_shows_no_race() {
+  ninja -C "build-ci/$1" tests/conformance/conformance tests/conformance/exit_cases
+  LD_LIBRARY_PATH=$PWD/build-ci/races/src RUNNEL_HOST_DEVICES=$2 RUNNEL_EXIT_CASES=$PWD/build-ci/$1/tests/conformance/exit_cases \
+    "${under[@]}" "build-ci/$1/tests/conformance/conformance" --gtest_brief=1 --gtest_filter="$3"
+}
+
+# There each stream has a thread, so that a stream cannot be made without one.
+not_with_races=FirstUseDeathTest.WithoutThreadsIsOutOfMemory
+
+# Races of a user's program are found, and in the suite there are none: here in its short cases, with the program of the part tsan.
+part_races() {
+  build_races
+  run_tests build-ci/races --suite races --suite consumers
+  suite_shows_no_race tsan 1 "-$not_with_races:Staging.*:Stress.*:QueueBound.*:BlockedFunctions.*:Faults.*:FirstUse*:ExitFork.*:\
+ShortCopies.*:*.Many*:*.Making*:*.Large*:*Leak*:*.ReuseDoesNotGrowMemory:*AllSizes:*.AThousand*"
 }
 
 # What only a device's backend runs: staging, its workers and rings, copies by the calling thread, device memory. The stand-in is watched, too.

@@ -36,6 +36,19 @@ part_tsan_long() {
   run_tests build-ci/tsan_long --suite conformance --suite tool -t 10
 }
 
+# Each race 100 times, by both compilers; the whole suite, by both compilers, with one and two devices.
+part_races_long() {
+  build_races
+  for compiler in g++ clang++; do
+    "${under[@]}" python3 tests/races/run.py "build-ci/races/tests/races/races-$compiler" 100
+  done
+  CXX=g++ configure tsan -Dgpu_backend=host "${tsan_options[@]}"
+  CXX=clang++ configure clang_tsan -Dgpu_backend=host "${tsan_options[@]}" -Db_lundef=false
+  for build in tsan clang_tsan; do
+    for devices in 1 2; do suite_shows_no_race "$build" "$devices" "-$not_with_races"; done
+  done
+}
+
 # Each order of execution, one and two devices, with and without what devices may lack.
 part_standin_long() {
   build_cuda

@@ -123,6 +123,21 @@ int __wrap_memcmp(const void* a, const void* b, std::size_t bytes) {
   const Unseen unseen;
   return __real_memcmp(a, b, bytes);
 }
+void* __real_memchr(const void*, int, std::size_t);
+void* __wrap_memchr(const void* bytes, int value, std::size_t size) {
+  const Unseen unseen;
+  return __real_memchr(bytes, value, size);
+}
+int __real_strcmp(const char*, const char*);
+int __wrap_strcmp(const char* a, const char* b) {
+  const Unseen unseen;
+  return __real_strcmp(a, b);
+}
+int __real_strncmp(const char*, const char*, std::size_t);
+int __wrap_strncmp(const char* a, const char* b, std::size_t size) {
+  const Unseen unseen;
+  return __real_strncmp(a, b, size);
+}
 std::size_t __real_strlen(const char*);
 std::size_t __wrap_strlen(const char* text) {
   const Unseen unseen;

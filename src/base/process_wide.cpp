@@ -20,18 +20,30 @@ struct Named {
 constinit sync::Mutex mutex;
 constinit Named* all = nullptr;  // never freed: the objects may be in use until the process ends
 
+// The C++ library compares and copies the names, unseen: they are the library's own.
+[[nodiscard]] const Named* find(const char* name) {
+  const sync::Unseen unseen;
+  const Named* each = all;
+  while (each != nullptr && each->name != name) each = each->next;
+  return each;
+}
+[[nodiscard]] std::unique_ptr<Named> describe(const char* name) {
+  const sync::Unseen unseen;
+  return std::make_unique<Named>(Named{name});
+}
+
 }  // namespace
 
 void* process_wide(const char* name, void* (*make)()) {
   const std::lock_guard lock{mutex};
-  for (const Named* each = all; each != nullptr; each = each->next)
-    if (each->name == name) {
-      sync::happens_after(each);
-      return each->object;
-    }
-  auto added = std::make_unique<Named>(Named{name, nullptr, all});
+  if (const Named* const found = find(name)) {
+    sync::happens_after(found);
+    return found->object;
+  }
+  std::unique_ptr<Named> added = describe(name);
   added->object = make();
   sync::happens_before(added.get());
+  added->next = all;
   all = added.release();
   return all->object;
 }

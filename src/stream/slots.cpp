@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/slots.hpp"
 
+#include "base/announce.hpp"
 #include "base/spin_lock.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/handle_table.hpp"
@@ -52,11 +53,13 @@ void make_live(Slot& slot) noexcept {
 
 [[nodiscard]] std::exception_ptr take_failure(Slot& slot) noexcept {
   slot.has_failure.store(false, std::memory_order_relaxed);
+  if (slot.failure != nullptr) sync::happens_after(&slot.failure);
   return std::exchange(slot.failure, nullptr);
 }
 
 void put_failure(Slot& slot, std::exception_ptr failure, std::uint64_t label) noexcept {
   slot.failure = std::move(failure);
+  sync::happens_before(&slot.failure);
   slot.failure_label = label;
   slot.has_failure.store(true, std::memory_order_release);
 }

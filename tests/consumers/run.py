@@ -367,10 +367,30 @@ def meson_kokkos(installed, scratch):
     installed.expect_result(scratch / 'build/program')
 
 
+def finds_races(installed, scratch):
+    """A library with the option find_races, and a program with ThreadSanitizer: it reports the missing wait with the two calls."""
+    if not installed.options['find_races']:
+        raise Skip('a library with the option find_races is a build of its own')
+    source = HERE / 'race.cpp'
+    lines = {mark: number for number, line in enumerate(source.read_text().splitlines(), 1) for mark in ('one', 'other') if line.endswith(f'// {mark}')}
+    under = [need('setarch'), '-R'] if subprocess.run(['setarch', '-R', 'true'], stderr=subprocess.DEVNULL).returncode == 0 else []
+    compilers = [path for name in ('g++', 'clang++') if (path := shutil.which(name))]
+    for compiler in compilers:
+        for wait in ([], ['-DWITH_WAIT']):
+            installed.run(compiler, '-std=c++20', '-g', '-O1', '-fsanitize=thread', *wait, *installed.flags('--cflags'), source,
+                          '-o', scratch / 'program', *installed.flags('--libs'))
+            if wait:
+                expect(installed.run(*under, scratch / 'program') == f'{installed.backend}: done\n', 'no report')
+            else:
+                refused(['ThreadSanitizer: data race', *(f'race.cpp:{line}' for line in lines.values())],
+                        lambda: installed.run(*under, scratch / 'program'))
+    return ', '.join(compilers)
+
+
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
              beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos,
              cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings,
-             without_rtti, hidden_symbols, link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc]
+             without_rtti, hidden_symbols, link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc, finds_races]
 
 
 def attempt(consumer, number, installed, folder):

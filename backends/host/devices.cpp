@@ -166,7 +166,7 @@ status device_synchronize() noexcept {
         if (stream.queue->is_idle())
           stream.queue->come_after_completed();
         else
-          ends.push_back(stream.queue->end());
+          ends.push_back(host::TaskQueue::end_of(stream.queue));
       });
     }
     for (const host::Wait& end : ends) end.hold_caller(true);

@@ -81,7 +81,7 @@ void delete_finished(HostDevice& device) noexcept {
 void join_blocking(HostDevice& device, native::host_stream& to) {
   device.for_each_stream([&](native::host_stream& other) {
     if (!other.blocking || other.joined == other.queue->submitted()) return;
-    const Wait end = other.queue->end();
+    const Wait end = TaskQueue::end_of(other.queue);
     to.queue->submit_wait(end);
     other.joined = end.until;
   });
@@ -90,7 +90,7 @@ void join_blocking(HostDevice& device, native::host_stream& to) {
 /// Makes a blocking stream wait for the work submitted to the default stream so far. Requires: the device's lock is held.
 void join_default(const native::host_stream& default_stream, native::host_stream& to) {
   if (to.behind_default == default_stream.queue->submitted()) return;
-  const Wait end = default_stream.queue->end();
+  const Wait end = TaskQueue::end_of(default_stream.queue);
   to.queue->submit_wait(end);
   to.behind_default = end.until;
 }
@@ -110,7 +110,7 @@ namespace {
 void announce_end(HostDevice& device, native::host_stream& stream) noexcept try {
   native::host_stream* const default_stream = device.default_stream.load(std::memory_order_acquire);
   stream.queue->submit([&device] { sync::happens_before(&device); });
-  if (stream.blocking && default_stream != nullptr) default_stream->queue->submit_wait(stream.queue->end());
+  if (stream.blocking && default_stream != nullptr) default_stream->queue->submit_wait(TaskQueue::end_of(stream.queue));
 } catch (const std::bad_alloc&) {  // then the order is not announced
 }
 
@@ -139,9 +139,9 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
 /// Does not wait for room in the queue, since the caller may hold a lock. So the queue may hold a few more tasks than its limit: the waits
 /// for the other streams.
 Wait end_of(native::host_stream& stream) {
-  if (!stream.blocking) return stream.queue->end();
+  if (!stream.blocking) return TaskQueue::end_of(stream.queue);
   const OrderedSubmission in_order{stream};
-  return stream.queue->end();
+  return TaskQueue::end_of(stream.queue);
 }
 
 bool has_finished(native::host_stream& stream) {
@@ -187,7 +187,7 @@ status stream_synchronize(native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     // For a blocking stream, only its own work counts, as in a query. Another thread may destroy the stream meanwhile.
-    const host::Wait end = stream.is_default ? host::end_of(stream) : stream.queue->end();
+    const host::Wait end = stream.is_default ? host::end_of(stream) : host::TaskQueue::end_of(stream.queue);
     end.hold_caller(true);
     return ok;
   });

@@ -65,13 +65,13 @@ void Wait::hold_caller(bool spin) const {
   token.happens_after();
 }
 
-Wait TaskQueue::end() {
-  Wait all{shared_from_this(), submitted()};
+Wait TaskQueue::end_of(const TaskQueuePtr& queue) {
+  Wait all{queue, queue->submitted()};
   if constexpr (sync::finds_races) {
     // A task announces where the stream stands now: what the stream does later must not seem to be waited for.
-    const bool is_closed = closed_.load(std::memory_order_relaxed);
-    all.token = is_closed ? sync::Token::of_part(all.queue, &completed_) : sync::Token::make();
-    if (!is_closed) all.until = submit([token = all.token] { token.happens_before(); });
+    const bool is_closed = queue->closed_.load(std::memory_order_relaxed);
+    all.token = is_closed ? sync::Token::of_part(queue, &queue->completed_) : sync::Token::make();
+    if (!is_closed) all.until = queue->submit([token = all.token] { token.happens_before(); });
   }
   return all;
 }

@@ -98,7 +98,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   /// Enqueues a Wait, unless the other queue has come that far already. @throws std::bad_alloc, and then nothing was enqueued
   void submit_wait(Wait wait);
   /// A wait for all tasks submitted so far. @throws std::bad_alloc, only with the option find_races
-  [[nodiscard]] Wait end();
+  [[nodiscard]] static Wait end_of(const TaskQueuePtr& queue);
   /// No more work will be submitted. Only waits for what was submitted may still be asked for.
   void close() noexcept;
   /// Holds the calling thread while the queue is full.

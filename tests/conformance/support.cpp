@@ -51,10 +51,14 @@ void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
 
+/// A sanitizer's, which is no next definition if the sanitizer is a part of the executable.
+extern "C" [[gnu::weak]] int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 /// The C++ library uses this replacement too. It calls the next definition.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) noexcept {
   if (threads_until_fault.load() != never && threads_until_fault.fetch_sub(1) <= 0) return EAGAIN;
-  static const auto next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  static const auto next = __interceptor_pthread_create != nullptr
+                               ? &__interceptor_pthread_create
+                               : reinterpret_cast<decltype(&__interceptor_pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
   return next(thread, attributes, start, argument);
 }
 

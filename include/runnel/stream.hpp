@@ -120,7 +120,7 @@ class StreamRef {
   }
 
   ///@{ Declares, for the checker (race_checker.hpp), that work which the caller submits to this stream here, as a kernel or a host
-  ///function,
+  /// function,
   /// reads
   /// or writes memory: `bytes` bytes, or all elements of a vector, a span or a buffer. Does nothing while the checker is off.
   void reads(const void* pointer, std::size_t bytes) const { declare(detail::MemoryAccess::read, pointer, bytes); }

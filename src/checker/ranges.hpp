@@ -5,6 +5,8 @@
 #include "checker/clock.hpp"
 #include "checker/stacks.hpp"
 
+#include <runnel/config.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

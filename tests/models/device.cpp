@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/process.hpp"
+#include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
 #include "stream/host_functions.hpp"
@@ -125,8 +126,11 @@ status stream_write_value(native::stream stream, std::uint32_t* place, std::uint
 
 }  // namespace backend
 
+void checker::ends_stream(std::uint64_t) noexcept {}
+
 namespace detail {
 
+constinit Atomic<bool> checking{false};
 constinit sync::Atomic<unsigned> attention{0};
 constinit sync::Atomic<int> known_device_count{1};
 constinit Counters counters{};

@@ -9,7 +9,7 @@
 namespace {
 
 using namespace checks;
-using runnel::host::start_engine;
+using runnel::host::prepare;
 using runnel::host::TaskQueue;
 using runnel::host::TaskQueuePtr;
 namespace backend = runnel::backend;
@@ -19,7 +19,7 @@ using model::expect;
 struct World {
   World() {
     const model::Calm calm;
-    start_engine();
+    prepare(*a);
   }
   TaskQueuePtr a = std::make_shared<TaskQueue>(0), b = std::make_shared<TaskQueue>(0), c = std::make_shared<TaskQueue>(0);
   Gate first, second;
@@ -77,11 +77,11 @@ void park_behind() {
   w.a->submit([&] { w.data[0] = 1; });
   together([&] { w.a->submit([&] { w.data[1] = 1; }); },
            [&] {
-             w.b->submit_wait(w.a, 1);
+             w.b->submit_wait({w.a, 1});
              w.b->submit([&] { expect(w.data[0] == 1, "a queue did not wait for another"); });
              wait_for(w.b, w.b->submitted());
            });
-  w.c->submit_wait(w.a, 2);
+  w.c->submit_wait({w.a, 2});
   w.c->submit([&] { expect(w.data[1] == 1, "a queue did not wait for another"); });
   wait_for(w.c, w.c->submitted());
 }
@@ -91,9 +91,9 @@ void park_in_turn() {
   World& w = world();
   const auto add = [&] { ++w.data[0]; };
   w.a->submit(add);
-  w.b->submit_wait(w.a, 1);
+  w.b->submit_wait({w.a, 1});
   w.b->submit(add);
-  w.a->submit_wait(w.b, w.b->submitted());
+  w.a->submit_wait({w.b, w.b->submitted()});
   w.a->submit(add);
   wait_for(w.a, w.a->submitted());
   expect(w.data[0] == 3, "a task was lost");

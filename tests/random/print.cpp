@@ -473,9 +473,9 @@ std::string Printer::refuse(const Step& step, int place) const {
       "errc::invalid_argument, [&] { copy_2d(on, bytes, 4, bytes + 32, 8, 8, 2);",
       "errc::invalid_argument, [&] { copy_2d(on, bytes, SIZE_MAX / 2, bytes + 32, SIZE_MAX / 2, 8, 4);",
       "errc::invalid_argument, [&] { fill_bytes(on, nullptr, 1, 8);",
-      "errc::invalid_argument, [&] { auto* const words = reinterpret_cast<std::uint32_t*>(bytes); runnel::copy(on, std::span{words, "
-      "SIZE_MAX / 4 + 3}, "
-      "std::span{words + 8, SIZE_MAX / 4 + 3});",
+      ("errc::invalid_argument, [&] { auto* const words = reinterpret_cast<std::uint32_t*>(bytes); runnel::copy(on, std::span{words, "
+       "SIZE_MAX / 4 + 3}, "
+       "std::span{words + 8, SIZE_MAX / 4 + 3});"),
       "errc::invalid_handle, [&] { Stream from{on.device()}; const Stream to{std::move(from)}; from.synchronize();",
       "errc::invalid_argument, [&] { on.launch_host_func(static_cast<void (*)()>(nullptr));",
       "errc::invalid_handle, [&] { Event from{on}; const Event to{std::move(from)}; on.wait_event(from);",

@@ -613,7 +613,10 @@ void Lowering::copy(const Operation& o) {
   if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes) || o.buffer == o.source) return;
   touch_buffer(o.buffer);
   touch_buffer(o.source);
-  if (o.bytes == 0) return emit_access(make(Call::copy, o.stream), o);
+  if (o.bytes == 0) {
+    touch_line(line_of(o.stream));  // another thread must not replace the stream meanwhile
+    return emit_access(make(Call::copy, o.stream), o);
+  }
   const BufferState& from = buffer(o.source);
   order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) | from.conflicts(o.source_at, o.source_at + o.bytes, false));
   Step step = make(Call::copy, o.stream);
@@ -659,6 +662,7 @@ void Lowering::fill(const Operation& o) {
   const bool flat = o.verb == Verb::fill;
   const std::size_t width = flat ? widths[random_.below(std::size(widths))] : 0;
   const bool is_empty = o.bytes < std::max<std::size_t>(width, 1);  // then nothing is enqueued
+  touch_line(line_of(o.stream));
   if (!is_empty) order(o.stream, buffer(o.buffer).conflicts(o.at, end, true));
   emit_access(make(flat ? Call::fill : Call::fill_2d, o.stream), o);
   current_.steps.back().form = static_cast<unsigned>(width);

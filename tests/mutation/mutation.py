@@ -27,6 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = {'src': ('host', 'cuda'), 'backends/host': ('host',), 'backends/cuda_hip': ('cuda',), 'backends/cuda': ('cuda',)}
+SUITES = (('host', None), ('cuda', 'lazy'), ('cuda', 'random'))
 PATIENCE = 150  # seconds for one run of a suite: a mutant that takes longer hangs
 
 
@@ -42,8 +43,8 @@ def mutants_of(path):
     lines = path.read_text().splitlines()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, '-m', 'universalmutator.genmutants', str(path), '--noCheck', '--mutantDir', folder],
-                       stdout=subprocess.DEVNULL, check=True)
-        for changed in sorted(pathlib.Path(folder).iterdir()):
+                       stdout=subprocess.DEVNULL, check=True, cwd=folder)
+        for changed in sorted(pathlib.Path(folder).glob('*.mutant.*')):
             after = changed.read_text().splitlines()
             if len(after) != len(lines):
                 continue  # a new line: mostly a `break` where none can be
@@ -81,7 +82,7 @@ class Place:
     def build(self, backend):
         """Builds the library, and the test that is compiled with headers of src/. The other tests use the shared library."""
         build = self.builds[backend]
-        targets = [str(path.relative_to(build)) for path in (build / 'src').glob('librunnel-*.so.*.*.*') if path.suffix != '.symbols']
+        targets = [str(path.relative_to(build)) for path in (build / 'src').glob('librunnel-*.so.*.*.*') if path.is_file()]
         if backend == 'host':
             targets.append('tests/unit/unit')
         ninja = ['ninja', '-j1', '-C', str(build), *targets]
@@ -89,12 +90,12 @@ class Place:
 
     def code(self, backend):
         """A number for the machine code of the library."""
-        library = next(path for path in (self.builds[backend] / 'src').glob('librunnel-*.so.*.*.*') if path.suffix != '.symbols')
+        library = next(path for path in (self.builds[backend] / 'src').glob('librunnel-*.so.*.*.*') if path.is_file())
         stripped = self.folder / 'stripped.so'
         subprocess.run(['strip', '-o', str(stripped), str(library)], check=True)
         return hashlib.sha256(stripped.read_bytes()).hexdigest()
 
-    def run(self, backend, order=None):
+    def run(self, backend, order):
         """True if the suite passes."""
         build = self.builds[backend]
         environment = dict(os.environ, RUNNEL_EXIT_CASES=str(build / 'tests/conformance/exit_cases'))
@@ -137,11 +138,9 @@ def judge(place, mutant, original):
         changed = [backend for backend in backends if place.code(backend) != original[backend]]
         if not changed:
             return 'same code'
-        if 'host' in changed and not place.run('host'):
-            return 'host suite'
-        for order in ('lazy', 'random'):
-            if 'cuda' in changed and not place.run('cuda', order):
-                return f'stand-in, {order}'
+        for backend, order in SUITES:
+            if backend in changed and not place.run(backend, order):
+                return f'stand-in, {order}' if order else 'host suite'
         return 'survived'
     finally:
         path.write_text(before)
@@ -161,6 +160,9 @@ def run(options):
     def work_on(number):
         place = Place(pathlib.Path(options.folder) / str(number), builds)
         original = {backend: place.code(backend) for backend in builds}
+        if not all(place.run(*suite) for suite in SUITES):
+            print(f'place {number}: the unchanged library fails', file=sys.stderr)
+            return
         while time.monotonic() < end:
             with lock:
                 if sum(r['result'] not in ('invalid', 'same code') for r in results) >= work['wanted']:

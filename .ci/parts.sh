@@ -56,12 +56,12 @@ configure() {
   fi
 }
 
-# run_tests FOLDER ARGUMENTS...: `meson test` on what is built. That nothing ran is a failure.
+# run_tests FOLDER ARGUMENTS...: `meson test`, which first builds what these tests need. That nothing ran is a failure.
 run_tests() {
   local folder=$1
   shift
   # Twice as many at a time as there are processors: the tests wait about as long as they compute.
-  "${under[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $((2 * $(nproc))) "$@"
+  "${under[@]}" meson test -C "$folder" --print-errorlogs --num-processes $((2 * $(nproc))) "$@"
   python3 - "$folder" <<'PYTHON'
 import json, sys
 results = [json.loads(line)['result'] for line in open(sys.argv[1] + '/meson-logs/testlog.json')]
@@ -156,7 +156,6 @@ part_tsan() {
   install_missing
   under_tsan
   CXX=g++ configure tsan -Dgpu_backend=host "${tsan_options[@]}"
-  ninja -C build-ci/tsan
   run_tests build-ci/tsan --suite conformance -t 10
 }
 
@@ -194,7 +193,6 @@ part_tsan_standin() {
   find_cuda
   under_tsan
   CXX=g++ configure cuda_tsan -Dgpu_backend=cuda "${tsan_options[@]}"
-  ninja -C build-ci/cuda_tsan
   run_tests build-ci/cuda_tsan -t 10 'conformance, scheduler random, seed 1' 'staging, 2 channel(s) of 1024'
 }
 

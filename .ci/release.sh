@@ -137,8 +137,7 @@ part_models_long() {
   need_build_tools
   install_missing
   CXX=g++ configure models_long -Dgpu_backend=host -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
-  ninja -C build-ci/models_long tests/models/model_base tests/models/model_host tests/models/model_pinned tests/models/model_staging
-  run_tests build-ci/models_long --suite models-long
+  ninja -C build-ci/models_long models-all
   CXX=g++ python3 tests/models/mutations.py build-ci/models_mutated
 }
 

@@ -59,9 +59,9 @@ void become_forked_child() noexcept {
   if (const auto call = fork_hook.load(std::memory_order_acquire)) call();
 }
 
-/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort.
+/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the checker runs addr2line from PATH.
 [[nodiscard]] bool is_check_demanded() noexcept {
-  const char* const setting = std::getenv("RUNNEL_CHECK");
+  const char* const setting = secure_getenv("RUNNEL_CHECK");
   if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
   if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
   std::fprintf(stderr, "runnel: RUNNEL_CHECK=%s is not understood, and the checker stays off: write 1 or abort\n", setting);

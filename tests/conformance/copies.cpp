@@ -243,7 +243,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
     stream.synchronize();
     Gate gate;
     gate.close_on(writer);
-    writer.launch_host_func([&] { source = expected; });
+    writer.launch_host_func([&expected, to = source.data()] { std::copy(expected.begin(), expected.end(), to); });
     EXPECT_TRUE(held_by(gate, [&] { copy(stream, there, source, Pageable::block); }));
     copy(stream, result, there);
     stream.synchronize();

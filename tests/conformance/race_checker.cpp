@@ -478,10 +478,10 @@ TEST_F(EnoughWaits, AnEventOfOtherCodeMayStandForAnything) {
   Stream a, b;
   auto device = ready_buffer(a);
   Event event = a.record_event();
-  fill_bytes(a, device.data(), 1, size);
+  a.writes(device);
   Event wrapped = Event::from_native(event.native(), Device::current(), Ownership::borrow);
   b.wait_event(wrapped);
-  fill_bytes(b, device.data(), 2, size);
+  b.writes(device);
   device.record_stream(b);
   expect_none();
 }

@@ -764,7 +764,7 @@ void Lowering::check(const Operation& o) {
     return emit_access(step, o);
   }
   order(o.stream, required);
-  commit(o.stream);
+  if (o.bytes > 0) commit(o.stream);  // a copy of no bytes enqueues nothing, which the default stream would order
   const int line = line_of(o.stream);
   const Places covered = lines_.covered_by_synchronize(line);
   open_gates_before_wait(lines_.held(line));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The engine of a build with the option find_races. Each queue has a thread of its own as long as its stream lives. A thread that ran two
-/// streams, one after the other, would give them an order in the eyes of ThreadSanitizer. For the same reason the streams' priorities have
-/// no effect here.
+/// The engine of a build with the option find_races. Each queue has a thread of its own for as long as its stream lives: if one thread ran
+/// two streams, ThreadSanitizer would take their work as ordered. Because no stream waits for a free thread, priorities have no effect.
 #include "engine.hpp"
 
 #include "base/announce.hpp"

@@ -95,7 +95,7 @@ using Memory = std::unique_ptr<void, Free>;
 /// Frees the blocks whose free could not be enqueued, if their device is idle: then everything is complete that the free had to wait for.
 void free_without_task(int device) {
   if (blocks().without_task.load(std::memory_order_relaxed) == 0 || !is_device_idle(device)) return;
-  const sync::Unseen unseen;  // nobody has ordered this thread after the streams
+  const sync::Unseen unseen;  // ThreadSanitizer does not know that the streams are done with the block
   const std::lock_guard lock{blocks().mutex};
   for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
     const auto current = place++;

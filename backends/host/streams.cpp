@@ -119,7 +119,7 @@ void announce_end(HostDevice& device, native::host_stream& stream) noexcept try 
 void destroy(native::host_stream* stream) noexcept {
   HostDevice& device = device_at(stream->device);
   const std::lock_guard lock{device.mutex};
-  if constexpr (sync::finds_races) announce_end(device, *stream);
+  if (sync::finds_races) announce_end(device, *stream);
   stream->queue->close();
   device.leaving.splice(device.leaving.end(), device.streams, stream->place);
   delete_finished(device);

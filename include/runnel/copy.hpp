@@ -67,10 +67,8 @@ using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))
 /// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs a call.
 template <class R>
 [[nodiscard]] constexpr std::optional<MemoryKind> kind_by_type() noexcept {
-  if constexpr (requires { std::remove_cvref_t<R>::memory_kind; })
-    return std::remove_cvref_t<R>::memory_kind;
-  else
-    return std::nullopt;
+  constexpr const MemoryKind* kind = kind_of_range<std::remove_cvref_t<R>>();
+  return kind != nullptr ? std::optional{*kind} : std::nullopt;
 }
 
 void require_same_size(std::size_t to, std::size_t from);

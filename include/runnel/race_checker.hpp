@@ -10,8 +10,9 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Switches the checker and tells it what it cannot see. The environment variable `RUNNEL_CHECK=1` switches it on from the first use of the
-/// library; `RUNNEL_CHECK=abort` also ends the process at the first report. While it is off, every member but `start` does nothing.
+/// Switches the checker on and off, and declares accesses and waits that the checker cannot see. The environment variable `RUNNEL_CHECK=1`
+/// switches it on from the first use of the library; `RUNNEL_CHECK=abort` also ends the process at the first report. While it is off, every
+/// member but `start` does nothing.
 ///
 /// The checker sees streams, events, waits, copies, fills, allocations and frees that go through this library. It does not see kernels and
 /// host functions: `StreamRef::reads()` and `StreamRef::writes()` declare what they use. It takes a wait by one host thread as known to all

@@ -119,10 +119,8 @@ class StreamRef {
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)));
   }
 
-  ///@{ Declares, for the checker (race_checker.hpp), that work which the caller submits to this stream here, as a kernel or a host
-  /// function,
-  /// reads
-  /// or writes memory: `bytes` bytes, or all elements of a vector, a span or a buffer. Does nothing while the checker is off.
+  ///@{ Tells the checker (race_checker.hpp) that a kernel or a host function, which the caller submits to this stream here, reads or writes
+  /// memory: `bytes` bytes, or all elements of a vector, a span or a buffer. Does nothing while the checker is off.
   void reads(const void* pointer, std::size_t bytes) const { declare(detail::MemoryAccess::read, pointer, bytes); }
   void writes(const void* pointer, std::size_t bytes) const { declare(detail::MemoryAccess::write, pointer, bytes); }
   template <class R>

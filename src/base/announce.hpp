@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the library tells ThreadSanitizer about the program that uses it. Only a build with the option find_races tells anything; in all
-/// other builds the functions of this header do nothing. docs/finding-races.md says what a user sees of it.
+/// In a build with the option find_races, the library calls these functions to tell ThreadSanitizer which memory the user's copies touch,
+/// and what happens before what. In all other builds they do nothing. docs/finding-races.md shows the reports that users get.
 #pragma once
 
 #ifdef RUNNEL_FIND_RACES

@@ -24,20 +24,21 @@
 #else
 namespace runnel::inline RUNNEL_ABI::sync {
 
-template <class T>
-using Atomic = std::atomic<T>;
-template <class T>
-using AtomicRef = std::atomic_ref<T>;
 using Mutex = std::mutex;
 using SharedMutex = std::shared_mutex;
 using ConditionVariable = std::condition_variable;
 using ConditionVariableAny = std::condition_variable_any;
-using Thread = std::thread;
 
 }  // namespace runnel::inline RUNNEL_ABI::sync
 #endif
 
 namespace runnel::inline RUNNEL_ABI::sync {
+
+template <class T>
+using Atomic = std::atomic<T>;
+template <class T>
+using AtomicRef = std::atomic_ref<T>;
+using Thread = std::thread;
 
 using Clock = std::chrono::steady_clock;
 inline void yield() noexcept { std::this_thread::yield(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The types of sync.hpp in a build with the option find_races. ThreadSanitizer watches the locks and condition variables of the C library,
+/// The locks of sync.hpp in a build with the option find_races. ThreadSanitizer watches the locks and condition variables of the C library,
 /// whoever uses them. Then a task and a caller that take the same lock one after the other would seem to have an order, and a race between
 /// them would not be seen. ThreadSanitizer does not watch these types, because the library's own code is not instrumented.
 #pragma once
@@ -14,12 +14,6 @@
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::sync {
-
-template <class T>
-using Atomic = std::atomic<T>;
-template <class T>
-using AtomicRef = std::atomic_ref<T>;
-using Thread = std::thread;
 
 class Mutex {
  public:

@@ -136,6 +136,11 @@ struct Operation {
   }
 };
 
+[[nodiscard]] Operation begin(State& s, const StreamInfo& stream, const char* name, StackId stack) {
+  const std::uint32_t number = s.order.number_of(stream);
+  return {number, {s.order.begin(number), name, stack}};
+}
+
 constexpr const char* allocating = "allocate device memory";
 
 [[nodiscard]] Fault fault_of(const Operation& operation, const Use& earlier) noexcept {
@@ -228,8 +233,7 @@ void uses_memory(const StreamInfo& stream, const char* operation, std::span<cons
   const StackId stack = stack_here();
   with_state([&](State& s) {
     Found found;
-    const std::uint32_t number = s.order.number_of(stream);
-    const Operation use{number, {s.order.begin(number), operation, stack}};
+    const Operation use = begin(s, stream, operation, stack);
     for (const Side& side : sides) Visit{s, use, found}.use(side);
     forget_some(s);
     return found;
@@ -274,8 +278,7 @@ void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size
   with_state([&](State& s) {
     Found found;
     s.ranges.erase(address_of(pointer), address_of(pointer) + bytes);
-    const std::uint32_t number = s.order.number_of(stream);
-    const Operation use{number, {s.order.begin(number), allocating, stack}};
+    const Operation use = begin(s, stream, allocating, stack);
     Visit{s, use, found}.use({MemoryAccess::write, {pointer, bytes, bytes, 1}, MemoryKind::device, false});
     forget_some(s);
     return found;
@@ -286,13 +289,12 @@ void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
   const StackId stack = stack_here();
   with_state([&](State& s) {
     Found found;
-    const std::uint32_t number = s.order.number_of(owner);
-    std::vector<std::uint32_t> awaited{number};
+    std::vector<std::uint32_t> awaited{s.order.number_of(owner)};
     for (const StreamInfo& other : others) awaited.push_back(s.order.number_of(other));
     const auto is_done = [&](const Use& use) {
       return std::any_of(awaited.begin(), awaited.end(), [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
     };
-    const Operation use{number, {s.order.begin(number), "free device memory", stack}};
+    const Operation use = begin(s, owner, "free device memory", stack);
     const std::uintptr_t begin = address_of(pointer);
     Visit{s, use, found}.require_unused(begin, begin + bytes, Fault::freed_too_early, is_done);
     mark_freed(s, use.use, begin, begin + bytes);

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from scenarios import scenarios_of
+
 FORMS = ["once", "lasting"]
 KINDS = {"memory": "allocations", "threads": "thread starts"}
 
@@ -30,13 +32,9 @@ class Exhaustion:
         # Some scenarios leave memory to work that may be pending at their end. The program itself counts the library's blocks.
         given = self.environment.get("ASAN_OPTIONS")
         self.environment["ASAN_OPTIONS"] = (given + ":" if given else "") + "detect_leaks=0:allocator_may_return_null=1"
-        self.scenarios = {}
-        listing = subprocess.run([self.program], check=True, capture_output=True, text=True, env=self.environment).stdout
-        for line in listing.splitlines():
-            name, *settings = line.split()
-            if not arguments.only or name in arguments.only:
-                self.scenarios[name] = dict(setting.split("=", 1) for setting in settings)
-                self.scenarios[name]["RUNNEL_HOST_DEVICES"] = self.scenarios[name].get("STANDIN_DEVICES", "1")
+        self.scenarios = scenarios_of(self.program, self.environment, arguments.only)
+        for settings in self.scenarios.values():
+            settings["RUNNEL_HOST_DEVICES"] = settings.get("STANDIN_DEVICES", "1")
         self.calls = {}  # by scenario and kind
         self.tried = collections.Counter()
         self.thrown = self.absorbed = self.never_came = 0

@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+from scenarios import scenarios_of
+
 FORMS = ["refused", "executed", "sticky"]
 # 600 ("not ready") is an answer of queries, so only queries return it. 123456 is an unknown error number.
 CODES = [2, 4, 35, 46, 100, 101, 201, 400, 700, 719, 900, 901, 902, 903, 904, 905, 906, 907, 908, 999, 123456]
@@ -36,12 +38,7 @@ class Sweep:
         self.environment["RUNNEL_STAGING_WORKERS"] = "1"
         for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
             self.environment.setdefault(sanitizer, "allocator_may_return_null=1")
-        self.scenarios = {}
-        listing = subprocess.run([self.program], check=True, capture_output=True, text=True, env=self.environment).stdout
-        for line in listing.splitlines():
-            name, *settings = line.split()
-            if not arguments.only or name in arguments.only:
-                self.scenarios[name] = dict(setting.split("=", 1) for setting in settings)
+        self.scenarios = scenarios_of(self.program, self.environment, arguments.only)
         self.base = {}
         self.names = {}  # names of the calls, by scenario and number
         self.tried = 0

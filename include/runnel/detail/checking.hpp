@@ -14,7 +14,8 @@ extern constinit Atomic<bool> checking;
 [[nodiscard]] inline bool is_checking() noexcept { return checking.load(__ATOMIC_RELAXED); }
 
 enum class MemoryAccess : unsigned char { read, write };
-/// Tells the checker of work in a stream that it cannot see. `kind`: null where the caller does not know it.
+/// Tells the checker that work which the user submits to the stream without the library uses memory. `kind`: null where the caller does not
+/// know it.
 void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer, std::size_t bytes,
                     const MemoryKind* kind);
 

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scenarios of sweep_scenarios, for the scripts that run them."""
+import subprocess
+
+
+def scenarios_of(program, environment, only):
+    """The settings of each scenario, as it names them; only of those in `only`, unless that is empty."""
+    listing = subprocess.run([program], check=True, capture_output=True, text=True, env=environment).stdout
+    found = {}
+    for line in listing.splitlines():
+        name, *settings = line.split()
+        if not only or name in only:
+            found[name] = dict(setting.split("=", 1) for setting in settings)
+    return found

@@ -77,7 +77,16 @@ enum class Attribute {
 enum class CaptureMode { global, own_only, relaxed };
 /// Swaps the calling thread's mode with this one.
 [[nodiscard]] status exchange_capture_mode(CaptureMode& mode) noexcept;
-/// Calls `function(data)` once, after earlier work and before later work.
+/// The number of the capture that a stream takes part in; 0 if none does, or if it is broken. No two captures of a process have the same
+/// number.
+[[nodiscard]] status stream_capture_number(native::stream, std::uint64_t& number) noexcept;
+/// From now on work that is submitted to the stream goes into a graph, and so does work of streams that wait for it. `mode` says what other
+/// calls may be made meanwhile.
+[[nodiscard]] status stream_begin_capture(native::stream, CaptureMode mode) noexcept;
+/// Ends a capture on the stream and, except in the mode `relaxed`, on the thread where it began. Also if it returns an error, because the
+/// capture was broken or because work of another stream was not joined, no stream takes part in the capture any more; `graph` is null then.
+[[nodiscard]] status stream_end_capture(native::stream, native::graph& graph) noexcept;
+/// Calls `function(data)` once, after earlier work and before later work. In a capture: once for each launch of the graph.
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;
 /// Whether the runtime never calls the functions that wait in a stream once the device is lost.
 [[nodiscard]] bool forgets_host_functions() noexcept;
@@ -105,6 +114,24 @@ struct EventKind {
 [[nodiscard]] status event_query(native::event) noexcept;  // see is_not_ready
 [[nodiscard]] status event_synchronize(native::event) noexcept;
 [[nodiscard]] status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept;
+
+// Graphs. One graph must not be used by two threads at a time.
+enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other };
+/// Stores up to `count` nodes, and how many there are. `nodes` may be null.
+[[nodiscard]] status graph_nodes(native::graph, native::graph_node* nodes, std::size_t& count) noexcept;
+/// The same for the edges: node `from[i]` comes before node `to[i]`. Both arrays may be null.
+[[nodiscard]] status graph_edges(native::graph, native::graph_node* from, native::graph_node* to, std::size_t& count) noexcept;
+[[nodiscard]] status graph_node_kind(native::graph_node, NodeKind& kind) noexcept;
+[[nodiscard]] status graph_destroy(native::graph) noexcept;
+/// The graph may be destroyed afterwards. Memory that a launch allocates and does not free is freed by the next launch.
+[[nodiscard]] status graph_instantiate(native::executable_graph&, native::graph) noexcept;
+/// Gives the executable graph the arguments of a graph of the same shape, from the next launch on. errc::not_supported, and nothing
+/// changed, if they differ in more than that.
+[[nodiscard]] status graph_update(native::executable_graph, native::graph) noexcept;
+/// Runs the graph after earlier work of the stream, after the graph's earlier launches, and before later work of the stream.
+[[nodiscard]] status graph_launch(native::executable_graph, native::stream) noexcept;
+/// Requires: all launches are complete.
+[[nodiscard]] status executable_graph_destroy(native::executable_graph) noexcept;
 
 // Memory
 [[nodiscard]] status malloc_host(void*&, std::size_t bytes) noexcept;  // pinned, for every device, coherent

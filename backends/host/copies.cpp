@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/announce.hpp"
-#include "state.hpp"
+#include "capture.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,13 +14,7 @@ using host::catch_bad_alloc;
 
 namespace {
 
-template <class F>
-[[nodiscard]] status enqueue(native::stream stream, F work) noexcept {
-  return catch_bad_alloc([&] {
-    host::submit_in_order(stream, std::move(work));
-    return ok;
-  });
-}
+using host::enqueue;
 
 /// All that the tasks of copies and fills do to memory, they do by these two.
 void move(void* to, const void* from, std::size_t bytes) noexcept {
@@ -42,12 +36,12 @@ void set(void* to, T value, std::size_t count) noexcept {
 bool copies_pageable_asynchronously() noexcept { return true; }
 
 status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
-  return enqueue(stream, [=] { move(to, from, bytes); });
+  return enqueue(stream, NodeKind::copy, [=] { move(to, from, bytes); });
 }
 
 status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
                      native::stream stream) noexcept {
-  return enqueue(stream, [=] {
+  return enqueue(stream, NodeKind::copy, [=] {
     for (std::size_t row = 0; row < height; ++row) move(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
   });
 }
@@ -62,10 +56,9 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
   return catch_bad_alloc([&] {
     std::vector<Copy> copies(count);
     for (std::size_t i = 0; i < count; ++i) copies[i] = {to[i], from[i], bytes[i]};
-    host::submit_in_order(stream, [all = std::move(copies)] {
+    return enqueue(stream, NodeKind::copy, [all = std::move(copies)] {
       for (const Copy& copy : all) move(copy.to, copy.from, copy.bytes);
     });
-    return ok;
   });
 }
 
@@ -77,11 +70,11 @@ status copy_peer_async(void* to, int, const void* from, int, std::size_t bytes, 
 status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
   switch (width) {
     case 1:
-      return enqueue(stream, [=] { set(to, static_cast<unsigned char>(value), count); });
+      return enqueue(stream, NodeKind::fill, [=] { set(to, static_cast<unsigned char>(value), count); });
     case 2:
-      return enqueue(stream, [=] { set(to, static_cast<std::uint16_t>(value), count); });
+      return enqueue(stream, NodeKind::fill, [=] { set(to, static_cast<std::uint16_t>(value), count); });
     case 4:
-      return enqueue(stream, [=] { set(to, value, count); });
+      return enqueue(stream, NodeKind::fill, [=] { set(to, value, count); });
     default:
       return host::invalid_argument;
   }
@@ -89,7 +82,7 @@ status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t 
 
 status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
                      native::stream stream) noexcept {
-  return enqueue(stream, [=] {
+  return enqueue(stream, NodeKind::fill, [=] {
     for (std::size_t row = 0; row < height; ++row) set(bytes_of(to) + row * pitch, value, width);
   });
 }

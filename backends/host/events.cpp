@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "capture.hpp"
 
 #include "base/announce.hpp"
 #include "base/sync.hpp"
@@ -19,7 +19,8 @@ struct Stamp {
 
 /// What was recorded.
 struct Mark {
-  Wait wait{};  // without a queue: nothing
+  Wait wait{};              // without a queue: nothing
+  CapturedMark captured{};  // in place of the wait
   std::shared_ptr<const Stamp> stamp;
 };
 
@@ -42,6 +43,9 @@ namespace backend {
 
 using host::catch_bad_alloc;
 
+/// A place in a graph says nothing about when the graph runs.
+constexpr status captured_event = host::status_of(errc::capture);
+
 status event_create(native::event& event, EventKind kind) noexcept {
   return catch_bad_alloc([&] {
     event = new native::host_event{kind};
@@ -58,10 +62,13 @@ status event_record(native::event event, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     host::Mark mark;
-    if (event->kind.timed) {
+    if (stream.is_captured()) mark.captured = host::capture_mark(stream);
+    if (mark.captured) {
+      // There is no time to take: the mark is a place in a graph.
+    } else if (event->kind.timed) {
       const auto stamp = std::make_shared<host::Stamp>();
       mark.wait = {stream.queue, 0, sync::Token::make()};
-      mark.wait.until = host::submit_in_order(handle, [stamp, token = mark.wait.token] {
+      mark.wait.until = host::submit_in_order(stream, [stamp, token = mark.wait.token] {
         stamp->time = sync::Clock::now();
         token.happens_before();
       });
@@ -78,6 +85,7 @@ status event_record(native::event event, native::stream handle) noexcept {
 status event_query(native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
+    if (mark.captured) return captured_event;
     if (!mark.wait.is_over()) return host::status_of(errc::not_ready);
     mark.wait.token.happens_after();
     return ok;
@@ -86,7 +94,9 @@ status event_query(native::event event) noexcept {
 
 status event_synchronize(native::event event) noexcept {
   return catch_bad_alloc([&] {
-    event->read().wait.hold_caller(!event->kind.blocking_wait);
+    const host::Mark mark = event->read();
+    if (mark.captured) return captured_event;
+    mark.wait.hold_caller(!event->kind.blocking_wait);
     return ok;
   });
 }
@@ -95,6 +105,7 @@ status event_elapsed(float& milliseconds, native::event start, native::event sto
   return catch_bad_alloc([&] {
     const host::Mark from = start->read();
     const host::Mark to = stop->read();
+    if (from.captured || to.captured) return captured_event;
     if (from.stamp == nullptr || to.stamp == nullptr) return host::invalid_argument;
     if (!from.wait.is_over() || !to.wait.is_over()) return host::status_of(errc::not_ready);
     milliseconds = std::chrono::duration<float, std::milli>{to.stamp->time - from.stamp->time}.count();
@@ -105,8 +116,12 @@ status event_elapsed(float& milliseconds, native::event start, native::event sto
 status stream_wait_event(native::stream handle, native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
-    if (mark.wait.queue == nullptr || (!sync::finds_races && mark.wait.is_over())) return ok;
+    if (mark.captured) return host::wait_in_capture(host::resolve(handle), mark.captured);
+    if (mark.wait.queue == nullptr) return ok;
     native::host_stream& stream = host::resolve(handle);
+    if (stream.is_captured()) [[unlikely]]
+      if (const status s = host::refuse_outside_wait(stream); s != ok) return s;
+    if (!sync::finds_races && mark.wait.is_over()) return ok;
     stream.queue->wait_for_room();
     const host::OrderedSubmission in_order{stream};
     stream.queue->submit_wait(mark.wait);

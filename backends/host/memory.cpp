@@ -2,7 +2,7 @@
 #include "base/announce.hpp"
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
-#include "state.hpp"
+#include "capture.hpp"
 
 #include <algorithm>
 #include <array>
@@ -24,6 +24,8 @@ struct Block {
   std::size_t bytes;
   PointerInfo info;
   bool registered = false;  // the user's own memory, which is not freed here
+  bool of_graph = false;    // allocated in a capture: its GraphMemory frees it
+  bool given_up = false;    // by the user, who has freed it, if it is of a graph
 
   // Once its free is enqueued:
   TaskQueuePtr queue{};      // where; null: no task could be enqueued, and the block is freed once its device is seen idle
@@ -223,12 +225,19 @@ backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
   return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? place : none;
 }
 
+/// A graph's memory stays: the graph may be launched again.
+[[nodiscard]] bool give_up_if_of_graph(Block& block) noexcept {
+  if (block.of_graph) block.given_up = true;
+  return block.of_graph;
+}
+
 backend::status release(void* pointer, MemoryKind kind) {
   BlockMap::node_type block;
   {
     const std::lock_guard lock{blocks().mutex};
     const auto place = find_to_free(pointer, kind);
     if (place == blocks().by_address.end()) return invalid_argument;
+    if (give_up_if_of_graph(place->second)) return backend::ok;
     block = take_out(place);
   }
   std::free(pointer);
@@ -266,6 +275,7 @@ backend::status release_in_order(void* pointer, native::host_stream& stream) {
   const auto place = find_to_free(pointer, MemoryKind::device);
   if (place == blocks().by_address.end()) return invalid_argument;
   Block& block = place->second;
+  if (give_up_if_of_graph(block)) return backend::ok;
   if (in_order) try_submit_free(pointer, block, stream);
   block.freeing = true;
   if (block.queue == nullptr)
@@ -273,6 +283,37 @@ backend::status release_in_order(void* pointer, native::host_stream& stream) {
   else if (block.info.kind == MemoryKind::device)
     pending_of(block.info.device.ordinal()).add(block);
   return backend::ok;
+}
+
+/// Frees memory in a capture: a node that stands for the free. Only memory of a graph can be freed so. Nothing if the stream is not
+/// captured.
+std::optional<backend::status> release_in_capture(void* pointer, native::host_stream& stream) {
+  {
+    const std::shared_lock lock{blocks().mutex};
+    const auto place = find_to_free(pointer, MemoryKind::device);
+    if (place == blocks().by_address.end() || !place->second.of_graph) return invalid_argument;
+  }
+  const std::optional<backend::status> answer = capture_node(stream, {backend::NodeKind::free, {}});
+  if (answer != backend::ok) return answer;
+  const std::lock_guard lock{blocks().mutex};
+  static_cast<void>(give_up_if_of_graph(find_to_free(pointer, MemoryKind::device)->second));
+  return answer;
+}
+
+/// Gives the block to the stream's graph. Nothing if the stream is not captured; a block that no graph has taken is freed.
+std::optional<backend::status> give_to_graph(void*& pointer, native::host_stream& stream) try {
+  const std::optional<backend::status> answer = capture_allocation(stream, pointer);
+  if (!answer) return answer;
+  if (*answer != backend::ok) {
+    static_cast<void>(release(std::exchange(pointer, nullptr), MemoryKind::device));
+    return answer;
+  }
+  const std::lock_guard lock{blocks().mutex};
+  blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer))->second.of_graph = true;
+  return answer;
+} catch (const std::bad_alloc&) {
+  static_cast<void>(release(std::exchange(pointer, nullptr), MemoryKind::device));
+  throw;
 }
 
 backend::status register_pinned(void* pointer, std::size_t bytes) {
@@ -297,6 +338,19 @@ backend::status unregister_pinned(void* pointer) {
 }
 
 }  // namespace
+
+GraphMemory::~GraphMemory() {
+  for (void* const pointer : blocks_) {
+    {
+      const std::lock_guard lock{blocks().mutex};
+      Block& block = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer))->second;
+      block.of_graph = false;
+      if (!block.given_up) continue;
+    }
+    static_cast<void>(release(pointer, MemoryKind::device));
+  }
+}
+
 }  // namespace host
 
 namespace backend {
@@ -342,13 +396,23 @@ status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
 
 status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
-    const native::host_stream& stream = host::resolve(handle);
-    return host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}},
-                          [&] { return host::reserve_in_order(stream.device, *stream.queue, bytes); });
+    native::host_stream& stream = host::resolve(handle);
+    const bool captured = stream.is_captured();  // then the memory is there from now on, and counts on no other memory's free
+    const status s = host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}}, [&] {
+      return captured ? host::try_reserve(host::device_at(stream.device), bytes)
+                      : host::reserve_in_order(stream.device, *stream.queue, bytes);
+    });
+    if (s != ok || !captured) return s;
+    return host::give_to_graph(pointer, stream).value_or(ok);
   });
 }
 status free_async(void* pointer, native::stream stream) noexcept {
-  return catch_bad_alloc([&] { return host::release_in_order(pointer, host::resolve(stream)); });
+  return catch_bad_alloc([&] {
+    native::host_stream& on = host::resolve(stream);
+    if (on.is_captured()) [[unlikely]]
+      if (const auto answer = host::release_in_capture(pointer, on)) return *answer;
+    return host::release_in_order(pointer, on);
+  });
 }
 
 // The host backend keeps no freed memory, which is within any threshold.

@@ -18,6 +18,10 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+namespace host {
+struct Capture;
+}
+
 /// A stream: a queue of tasks, and how it orders with its device's default stream.
 struct native::host_stream {
   /// @throws std::bad_alloc, also if no thread can be created to run it
@@ -34,6 +38,13 @@ struct native::host_stream {
   std::list<host_stream*>::iterator place;  // in one of the device's lists
   std::uint64_t behind_default = 0;         // this stream's next work waits for the default stream's task of this number
   std::uint64_t joined = 0;                 // the default stream's next work waits for this stream's task of this number
+
+  // Guarded by the lock of all captures (capture.cpp), which changes `captured` with them.
+  std::shared_ptr<host::Capture> capture;  // that the stream takes part in, or null
+  std::size_t chain = 0;                   // the stream's in the capture
+  sync::Atomic<bool> captured{false};
+
+  [[nodiscard]] bool is_captured() const noexcept { return captured.load(std::memory_order_acquire); }
 };
 
 namespace host {
@@ -86,7 +97,7 @@ struct HostDevice {
 [[nodiscard]] native::host_stream& resolve(native::stream handle);
 /// Submits work in the order that default and blocking streams promise. `work` is moved into the task.
 template <class F>
-std::uint64_t submit_in_order(native::stream handle, F work);
+std::uint64_t submit_in_order(native::host_stream& stream, F work);
 /// Ends the stream at once; its work is still completed.
 void destroy(native::host_stream* stream) noexcept;
 /// A wait for all that the stream's next work would come after: what events record and other streams wait for.
@@ -104,8 +115,7 @@ class OrderedSubmission {
 };
 
 template <class F>
-std::uint64_t submit_in_order(native::stream handle, F work) {
-  native::host_stream& stream = resolve(handle);
+std::uint64_t submit_in_order(native::host_stream& stream, F work) {
   stream.queue->wait_for_room();
   const OrderedSubmission in_order{stream};
   return stream.queue->submit(std::move(work));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "capture.hpp"
 
 #include "base/announce.hpp"
 #include "base/sync.hpp"
@@ -117,6 +117,7 @@ void announce_end(HostDevice& device, native::host_stream& stream) noexcept try 
 }  // namespace
 
 void destroy(native::host_stream* stream) noexcept {
+  leave_capture(*stream);
   HostDevice& device = device_at(stream->device);
   const std::lock_guard lock{device.mutex};
   if (sync::finds_races) announce_end(device, *stream);
@@ -180,12 +181,17 @@ status stream_destroy(native::stream stream) noexcept {
 }
 
 status stream_query(native::stream stream) noexcept {
-  return catch_bad_alloc([&] { return host::has_finished(host::resolve(stream)) ? ok : host::status_of(errc::not_ready); });
+  return catch_bad_alloc([&] {
+    native::host_stream& asked = host::resolve(stream);
+    if (asked.is_captured()) return host::status_of(errc::capture);
+    return host::has_finished(asked) ? ok : host::status_of(errc::not_ready);
+  });
 }
 
 status stream_synchronize(native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
+    if (stream.is_captured()) return host::status_of(errc::capture);
     // For a blocking stream, only its own work counts, as in a query. Another thread may destroy the stream meanwhile.
     const host::Wait end = stream.is_default ? host::end_of(stream) : host::TaskQueue::end_of(stream.queue);
     end.hold_caller(true);
@@ -214,12 +220,24 @@ status stream_device(native::stream stream, int& device) noexcept {
   });
 }
 
-// The host backend has no captures.
-status stream_is_capturing(native::stream, bool& capturing) noexcept {
-  capturing = false;
-  return ok;
+status stream_is_capturing(native::stream stream, bool& capturing) noexcept {
+  return catch_bad_alloc([&] {
+    capturing = host::resolve(stream).is_captured();
+    return ok;
+  });
 }
+// No call is forbidden here while a stream is captured.
 status exchange_capture_mode(CaptureMode&) noexcept { return ok; }
+
+status stream_capture_number(native::stream stream, std::uint64_t& number) noexcept {
+  return catch_bad_alloc([&] {
+    number = host::capture_number(host::resolve(stream));
+    return ok;
+  });
+}
+status stream_begin_capture(native::stream stream, CaptureMode mode) noexcept {
+  return catch_bad_alloc([&] { return host::begin_capture(host::resolve(stream), mode); });
+}
 
 // Not needed: a host stream copies from any memory itself.
 status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
@@ -230,10 +248,7 @@ void push_range(const char*) noexcept {}
 void pop_range() noexcept {}
 
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
-  return catch_bad_alloc([&] {
-    host::submit_in_order(stream, [=] { function(data); });
-    return ok;
-  });
+  return host::enqueue(stream, NodeKind::host_function, [=] { function(data); });
 }
 
 bool forgets_host_functions() noexcept { return false; }

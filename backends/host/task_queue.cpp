@@ -22,11 +22,11 @@ TaskQueuePtr TaskQueueList::pop_front() noexcept {
 
 TaskQueue::~TaskQueue() {
   while (first_ != nullptr) delete std::exchange(first_, first_->next);
-  delete spare_;
+  while (spare_ != nullptr) delete std::exchange(spare_, spare_->next);
 }
 
 void TaskQueue::add_block() noexcept {
-  TaskBlock* const block = std::exchange(spare_, nullptr);
+  TaskBlock* const block = std::exchange(spare_, spare_->next);
   block->next = nullptr;
   (last_ == nullptr ? first_ : last_->next) = block;
   last_ = block;
@@ -56,6 +56,21 @@ std::uint64_t TaskQueue::append(void (*run)(void*) noexcept, void (*move_in)(voi
   }
   host::start(shared_from_this());
   return number;
+}
+
+void TaskQueue::reserve(std::size_t tasks) {
+  std::unique_lock lock{lock_};
+  const auto used = static_cast<std::size_t>(submitted_.load(std::memory_order_relaxed) % TaskBlock::size);
+  const std::size_t left = used == 0 ? 0 : TaskBlock::size - used;
+  std::size_t missing = tasks <= left ? 0 : (tasks - left + TaskBlock::size - 1) / TaskBlock::size;
+  for (const TaskBlock* spare = spare_; spare != nullptr && missing > 0; spare = spare->next) --missing;
+  for (; missing > 0; --missing) {
+    lock.unlock();
+    auto fresh = std::make_unique<TaskBlock>();
+    lock.lock();
+    fresh->next = spare_;
+    spare_ = fresh.release();
+  }
 }
 
 bool Wait::is_over() const noexcept { return queue == nullptr || queue->completed() >= until; }
@@ -100,6 +115,7 @@ Task& TaskQueue::front() noexcept {
   if (done == first_end_) {
     first_end_ += TaskBlock::size;
     std::unique_ptr<TaskBlock> emptied{std::exchange(first_, first_->next)};
+    emptied->next = nullptr;
     const std::lock_guard lock{lock_};
     if (spare_ == nullptr) spare_ = emptied.release();
   }

@@ -95,6 +95,8 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
     const auto move_in = [](void* payload, void* from) noexcept { new (payload) F{std::move(*static_cast<F*>(from))}; };
     return append(run, move_in, &work);
   }
+  /// Makes the next `tasks` submissions succeed, if no other thread submits meanwhile. @throws std::bad_alloc
+  void reserve(std::size_t tasks);
   /// Enqueues a Wait, unless the other queue has come that far already. @throws std::bad_alloc, and then nothing was enqueued
   void submit_wait(Wait wait);
   /// A wait for all tasks submitted so far. @throws std::bad_alloc, only with the option find_races
@@ -140,7 +142,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   std::uint64_t room_until_ = most_pending;  // a submission that adds a block from this number on looks at completed_
   bool busy_ = false;                        // a worker runs the queue, or the queue waits for a worker or another queue
   TaskBlock* last_ = nullptr;
-  TaskBlock* spare_ = nullptr;                            // one empty block, kept for the next one that is needed
+  TaskBlock* spare_ = nullptr;                            // empty blocks for the next ones that are needed: mostly one
   alignas(64) sync::Atomic<std::uint64_t> submitted_{0};  // not beside the lock, because the worker that runs the queue polls it
 
   alignas(64) TaskBlock* first_ = nullptr;     // once there is a block, only the worker that runs the queue touches this

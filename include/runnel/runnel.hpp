@@ -22,6 +22,7 @@
 /// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory |
 /// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
 /// | process data larger than the device | overlap.hpp |
+/// | record work once and launch it many times | graph.hpp |
 /// | handle errors | error.hpp |
 /// | use handles of other libraries | native.hpp, `Stream::from_native`, `Event::from_native` |
 /// | find missing waits | race_checker.hpp |
@@ -39,6 +40,7 @@
 #include <runnel/error.hpp>
 #include <runnel/event.hpp>
 #include <runnel/format.hpp>
+#include <runnel/graph.hpp>
 #include <runnel/host_registration.hpp>
 #include <runnel/managed_buffer.hpp>
 #include <runnel/memory.hpp>

@@ -17,6 +17,7 @@ struct Counters {
   sync::Atomic<std::size_t> pooled_events{0};
   sync::Atomic<std::size_t> pinned_blocks{0};
   sync::Atomic<std::size_t> device_blocks{0};
+  sync::Atomic<std::size_t> graphs{0};
   // On two cache lines: the threads that enqueue functions write one number, the threads that run them write the other.
   alignas(64) sync::Atomic<std::size_t> host_functions_made{0};
   alignas(64) sync::Atomic<std::size_t> host_functions_destroyed{0};

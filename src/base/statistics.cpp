@@ -19,7 +19,8 @@ LiveObjects live_objects() noexcept {
           .pooled_events = read_count(now.pooled_events),
           .pinned_blocks = read_count(now.pinned_blocks),
           .device_blocks = read_count(now.device_blocks),
-          .host_functions = created - destroyed};
+          .host_functions = created - destroyed,
+          .graphs = read_count(now.graphs)};
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -11,7 +11,7 @@
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
-#include "stream/event_pool.hpp"
+#include "stream/own_streams.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
 
@@ -54,51 +54,6 @@ void count_out(int device, std::size_t bytes) noexcept {
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// Streams of the library's own on one device, created at first use and never destroyed. Memory is freed on one of them if the stream that
-/// it was allocated on has ended, or must not be held up by other streams.
-class FreeingStreams {
- public:
-  /// An idle stream if there is one, so that a buffer which waits long for its users holds up few other buffers. Null if no stream could be
-  /// created.
-  [[nodiscard]] native::stream take(int device) noexcept {
-    const std::lock_guard lock{mutex_};
-    const RelaxedCapture relaxed{if_captures_met()};
-    const sync::Unseen unseen;  // the user has not asked
-    for (native::stream& stream : streams_) {
-      if (stream == nullptr) return create(stream, device);
-      if (succeeded_or_note_capture(backend::stream_query(stream))) return stream;
-    }
-    return streams_[next_++ % streams_.size()];
-  }
-
- private:
-  [[nodiscard]] static native::stream create(native::stream& stream, int device) noexcept {
-    const ScopedDevice on{device, ScopedDevice::no_throw};
-    if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
-    return stream;
-  }
-
-  sync::Mutex mutex_;
-  std::array<native::stream, 4> streams_{};
-  std::size_t next_ = 0;
-};
-constinit std::array<FreeingStreams, max_devices> freeing_streams{};
-
-/// Makes later work of the stream wait for the work that the use stands for. False if that cannot be done.
-[[nodiscard]] bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
-  if (const HeldStream held{use}) {
-    if (!held.is_reachable()) return false;
-    const native::event event = held.record(in_capture);
-    if (event == nullptr) return false;
-    const bool waits = succeeded_or_note_capture(backend::stream_wait_event(stream, event));
-    return_event(event, held.device(), {});
-    return waits;
-  }
-  const Remainder left = remainder_of(use);
-  return left.state == Remainder::State::complete ||
-         (left.state == Remainder::State::recorded && succeeded_or_note_capture(backend::stream_wait_event(stream, left.event)));
-}
-
 /// A block to free, and the streams that use it: `own` is the one that it was allocated on.
 struct FreeRequest {
   void* pointer;
@@ -123,7 +78,7 @@ struct FreeRequest {
 
 /// Enqueues the free on a stream of the library's own, behind the work of all users.
 [[nodiscard]] bool free_on_own_stream(const FreeRequest& request) noexcept {
-  const native::stream own = freeing_streams[static_cast<std::size_t>(request.device)].take(request.device);
+  const native::stream own = take_own_stream(request.device);
   return own != nullptr && make_wait(own, request.own, InCapture::never) && free_on(own, request, InCapture::never);
 }
 

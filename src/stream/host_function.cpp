@@ -12,6 +12,7 @@
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"
 #include "stream/capture.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 
@@ -29,16 +30,8 @@ thread_local constinit std::uint64_t host_function_label = 0;
 
 namespace {
 
-struct Destroy {
-  void operator()(HostFunction* function) const noexcept {
-    function->destroy(function);
-    count_up(counters.host_functions_destroyed);
-  }
-};
-using Owned = std::unique_ptr<HostFunction, Destroy>;
-
 /// Destroys the callable before the stream goes on, and lets no exception reach the runtime, which calls this.
-void run_and_destroy(Owned function) noexcept {
+void run_and_destroy(OwnedFunction function) noexcept {
   StreamSlot* const slot = function->slot;
   const std::uint64_t id = function->id;
   const std::uint64_t label = function->label;
@@ -81,16 +74,16 @@ constexpr std::size_t ticket_batch = 64;
 }
 
 // The runtime calls one of these two.
-void run_function(void* data) noexcept { run_and_destroy(Owned{static_cast<HostFunction*>(data)}); }
+void run_function(void* data) noexcept { run_and_destroy(OwnedFunction{static_cast<HostFunction*>(data)}); }
 void run_ticket(void* data) noexcept {
   Ticket* const ticket = static_cast<Ticket*>(data);
-  Owned function{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
+  OwnedFunction function{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
   if (function == nullptr) return;
   UnusedTickets::give(ticket);
   run_and_destroy(std::move(function));
 }
 
-void launch_ticket(const StreamCall& call, Owned function) {
+void launch_ticket(const StreamCall& call, OwnedFunction function) {
   Ticket* const ticket = take_ticket();
   ticket->device.store(call.slot().device, std::memory_order_relaxed);
   ticket->function.store(function.release(), std::memory_order_release);
@@ -102,17 +95,28 @@ void launch_ticket(const StreamCall& call, Owned function) {
   throw_status(s, call.operation());
 }
 
+/// In a capture the function becomes a node of the graph, which owns it.
+void capture_function(const StreamCall& call, OwnedFunction function) {
+  std::uint64_t number = 0;
+  call.check(backend::stream_capture_number(call.handle(), number));
+  const OpenCapture capture = find_capture(number);
+  if (number == 0) throw_error(errc::capture, call.operation(), "an earlier call has broken the stream's capture");
+  if (capture.functions == nullptr)
+    throw_error(errc::capture, call.operation(), "the capture was not begun by runnel::capture(), so that no Graph would own the function");
+  capture.functions->capture(call, std::move(function));
+}
+
 }  // namespace
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   count_up(counters.host_functions_made);
-  Owned function{raw};
+  OwnedFunction function{raw};
   const StreamCall call{Access::ref(base, id), "launch a host function"};
   function->slot = base;
   function->id = id;
   function->label = host_function_label;
-  refuse_in_capture(call.slot(), call.operation(),
-                    "the function would run once for each launch of the graph, but it is kept for one run only");
+  if (is_capturing(call.slot(), call.operation())) [[unlikely]]
+    return capture_function(call, std::move(function));
   if (backend::forgets_host_functions()) return launch_ticket(call, std::move(function));
   call.check(backend::launch_host_func(call.handle(), run_function, function.get()));
   static_cast<void>(function.release());
@@ -128,7 +132,8 @@ void discard_host_functions(int device) noexcept {
     if (first == nullptr) return;
     // A ticket that is emptied here is not used again: the runtime may still call with it.
     for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket)
-      if (ticket->device.load(std::memory_order_relaxed) == device) Owned{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
+      if (ticket->device.load(std::memory_order_relaxed) == device)
+        OwnedFunction{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
   }
 }
 

@@ -2,14 +2,25 @@
 /// How the library's own sources treat host functions.
 #pragma once
 
-#include <runnel/config.hpp>
+#include "base/counters.hpp"
+
+#include <runnel/detail/host_function.hpp>
 
 #include <cstdint>
+#include <memory>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A mark that goes with each function the thread launches and each copy it stages, so that an exception can be assigned; 0 at first.
 extern thread_local constinit std::uint64_t host_function_label;
+
+struct DestroyHostFunction {
+  void operator()(HostFunction* function) const noexcept {
+    function->destroy(function);
+    count_up(counters.host_functions_destroyed);
+  }
+};
+using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 
 /// Destroys the functions that wait in the streams of a device. Requires: the device is lost.
 void discard_host_functions(int device) noexcept;

@@ -11,6 +11,7 @@
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
 #include "stream/event_pool.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/idle.hpp"
 
@@ -137,6 +138,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_end(slot), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   if (slot.thread == this_thread_id()) let_thread_end(slot);
+  if (slot.owned && if_captures_met()) abandon_capture({&slot, id});
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;

@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <future>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <sstream>
@@ -63,12 +65,25 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 }
 
 namespace {
+/// Waits until no thread has ended or begun for a while. The leak checker looks at the threads one after the other when the process exits;
+/// if one of them ends meanwhile, it may miss others, and call what they hold leaked.
+void wait_for_steady_threads() {
+  const auto count = [] { return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {}); };
+  auto seen = count();
+  for (int checks = 0, steady = 0; checks < 100 && steady < 10; ++checks) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    const auto now = count();
+    steady = now == std::exchange(seen, now) ? steady + 1 : 0;
+  }
+}
+
 /// Frees at the end what the library keeps for reuse, so that a leak checker reports only real leaks.
 class GiveBack : public testing::Environment {
   void TearDown() override {
     if (runnel::Device::count() == 0) return;
     runnel::Staging::trim();
     runnel::PinnedPool::trim();
+    wait_for_steady_threads();
   }
 };
 [[maybe_unused]] const testing::Environment* const give_back = testing::AddGlobalTestEnvironment(new GiveBack);
@@ -141,7 +156,7 @@ std::string owned_objects() {
   const LiveObjects live = live_objects();
   std::ostringstream text;
   text << live.streams << " streams, " << live.events << " events, " << live.pinned_blocks << " pinned blocks, " << live.device_blocks
-       << " device blocks, " << live.host_functions << " host functions";
+       << " device blocks, " << live.host_functions << " host functions, " << live.graphs << " graphs";
   return text.str();
 }
 

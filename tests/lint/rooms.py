@@ -8,7 +8,7 @@ import re
 
 import repository
 
-FLOORS = ['base', 'checker', 'device', 'stream', 'memory', 'copy', 'overlap']
+FLOORS = ['base', 'checker', 'device', 'stream', 'memory', 'copy', 'overlap', 'graph']
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 complaints = []

@@ -8,6 +8,7 @@
 #include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 
 #include <cstring>
@@ -141,6 +142,7 @@ void release(const Postponed& item) noexcept { item.release(item); }
 void postpone(Postponed item) noexcept { item.release(item); }
 void watch_main_thread() {}
 void discard_host_functions(int) noexcept {}
+void abandon_capture(StreamUse) noexcept {}
 void finish_slot(Slot&) noexcept {}
 bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }

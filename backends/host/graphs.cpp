@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture.hpp"
+
+#include "base/sync.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+
+struct native::host_graph {
+  std::shared_ptr<const host::GraphWork> work;
+};
+
+namespace host {
+namespace {
+
+/// What one launch submits, in this order, to the queues of the chains.
+struct Submission {
+  static constexpr std::size_t none = ~std::size_t{0};
+  std::size_t chain;
+  std::size_t first, last;   // runs these of Plan::nodes, which may be none: only its number is wanted then
+  std::size_t after = none;  // or waits for this submission
+};
+
+struct Plan {
+  std::shared_ptr<const GraphWork> work;  // keeps the nodes
+  std::vector<const native::host_graph_node*> nodes;
+  std::vector<Submission> submissions;
+};
+
+/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a node between them.
+class Planner {
+ public:
+  explicit Planner(std::shared_ptr<const GraphWork> work) : open_(work->chains), steps_(work->chains, 0) {
+    for (const GraphWork::Step& step : work->steps)
+      if (step.node == nullptr) awaited_.insert(step.after);
+    for (const GraphWork::Step& step : work->steps) add(step);
+    close(0, work->chains > 1);  // its number marks the end of the launch
+    plan_.work = std::move(work);
+  }
+  [[nodiscard]] Plan take() { return std::move(plan_); }
+
+ private:
+  void add(const GraphWork::Step& step) {
+    if (step.node != nullptr) {
+      open_[step.chain].push_back(step.node);
+    } else if (const auto found = ends_.find(step.after); found != ends_.end()) {
+      close(step.chain, false);
+      plan_.submissions.push_back({step.chain, 0, 0, found->second});
+    }
+    const Position reached{step.chain, ++steps_[step.chain]};
+    if (awaited_.count(reached) == 0) return;
+    close(step.chain, true);
+    ends_[reached] = plan_.submissions.size() - 1;
+  }
+
+  /// Submits the open nodes of a chain. `always`: even if there are none.
+  void close(std::size_t chain, bool always) {
+    std::vector<const native::host_graph_node*>& open = open_[chain];
+    if (open.empty() && !always) return;
+    const std::size_t first = plan_.nodes.size();
+    plan_.nodes.insert(plan_.nodes.end(), open.begin(), open.end());
+    open.clear();
+    plan_.submissions.push_back({chain, first, plan_.nodes.size()});
+  }
+
+  Plan plan_;
+  std::vector<std::vector<const native::host_graph_node*>> open_;
+  std::vector<std::size_t> steps_;
+  std::set<Position> awaited_;
+  std::map<Position, std::size_t> ends_;  // the submission at the end of which a chain has come that far
+};
+
+/// A queue that only graphs submit to.
+class GraphQueue {
+ public:
+  GraphQueue() : queue_{std::make_shared<TaskQueue>(0)} { prepare(*queue_); }
+  GraphQueue(GraphQueue&&) noexcept = default;
+  GraphQueue& operator=(GraphQueue&&) = delete;
+  ~GraphQueue() {
+    if (queue_ != nullptr) queue_->close();
+  }
+  [[nodiscard]] const TaskQueuePtr& get() const noexcept { return queue_; }
+
+ private:
+  TaskQueuePtr queue_;
+};
+
+}  // namespace
+}  // namespace host
+
+struct native::host_executable_graph {
+  std::shared_ptr<const host::Plan> plan;
+  std::vector<host::GraphQueue> queues{};  // of the chains but the first, which runs in the launching stream's queue
+  std::vector<host::Wait> ends{};          // by submission, of the launch under way
+  host::Wait last{};                       // the end of the last launch
+};
+
+namespace host {
+namespace {
+
+/// The task of a submission.
+struct Run {
+  std::shared_ptr<const Plan> plan;
+  std::size_t first, last;
+  void operator()() const noexcept {
+    for (std::size_t i = first; i < last; ++i)
+      if (plan->nodes[i]->run) plan->nodes[i]->run();
+  }
+};
+
+[[nodiscard]] std::shared_ptr<const Plan> plan_of(const native::host_graph& graph) {
+  return std::make_shared<const Plan>(Planner{graph.work}.take());
+}
+
+[[nodiscard]] const TaskQueuePtr& queue_of(const native::host_executable_graph& graph, std::size_t chain,
+                                           const native::host_stream& stream) {
+  return chain == 0 ? stream.queue : graph.queues[chain - 1].get();
+}
+
+/// After this, no submission of the launch fails, unless another thread submits to the same stream and memory runs out at the same time.
+void make_room(native::host_executable_graph& graph, native::host_stream& stream) {
+  const std::size_t count = graph.plan->submissions.size() + 2;
+  graph.ends.assign(count, {});
+  stream.queue->wait_for_room();
+  stream.queue->reserve(count);
+  for (const GraphQueue& queue : graph.queues) {
+    queue.get()->wait_for_room();
+    queue.get()->reserve(count);
+  }
+}
+
+void launch(native::host_executable_graph& graph, native::host_stream& stream) {
+  make_room(graph, stream);
+  const OrderedSubmission in_order{stream};
+  stream.queue->submit_wait(graph.last);
+  if (!graph.queues.empty()) {
+    const Wait start = TaskQueue::end_of(stream.queue);
+    for (const GraphQueue& queue : graph.queues) queue.get()->submit_wait(start);
+  }
+  for (std::size_t i = 0; i < graph.plan->submissions.size(); ++i) {
+    const Submission& each = graph.plan->submissions[i];
+    const TaskQueuePtr& queue = queue_of(graph, each.chain, stream);
+    if (each.after != Submission::none) {
+      queue->submit_wait(graph.ends[each.after]);
+    } else {
+      const std::uint64_t number = queue->submit(Run{graph.plan, each.first, each.last});
+      graph.ends[i] = sync::finds_races ? TaskQueue::end_of(queue) : Wait{queue, number};
+      if (each.chain == 0) graph.last = graph.ends[i];
+    }
+  }
+}
+
+/// The nodes that come right before each node, as pairs.
+using Edges = std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
+
+/// Finds the edges: a node comes after the last nodes of its own chain and of those that this chain has waited for since.
+[[nodiscard]] Edges edges_of(const GraphWork& work) {
+  using Nodes = std::set<const native::host_graph_node*>;
+  std::vector<Nodes> front(work.chains);
+  std::vector<std::size_t> steps(work.chains, 0);
+  std::map<Position, Nodes> fronts;  // of each chain after each of its steps
+  Edges edges;
+  for (const GraphWork::Step& step : work.steps) {
+    Nodes& own = front[step.chain];
+    if (step.node == nullptr) {
+      const Nodes& other = fronts[step.after];
+      own.insert(other.begin(), other.end());
+    } else {
+      for (const native::host_graph_node* const before : own) edges.emplace_back(before, step.node);
+      own = {step.node};
+    }
+    fronts[{step.chain, ++steps[step.chain]}] = own;
+  }
+  return edges;
+}
+
+/// Whether one graph can take the arguments of the other.
+[[nodiscard]] bool has_same_shape(const GraphWork& a, const GraphWork& b) {
+  const auto same = [](const GraphWork::Step& x, const GraphWork::Step& y) {
+    const bool alike = x.chain == y.chain && x.after == y.after && (x.node == nullptr) == (y.node == nullptr);
+    return alike && (x.node == nullptr || x.node->kind == y.node->kind);
+  };
+  return a.chains == b.chains && std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same);
+}
+
+}  // namespace
+}  // namespace host
+
+namespace backend {
+
+using host::catch_bad_alloc;
+
+namespace {
+
+[[nodiscard]] native::graph_node handle_of(const native::host_graph_node* node) noexcept { return const_cast<native::graph_node>(node); }
+
+}  // namespace
+
+status stream_end_capture(native::stream stream, native::graph& graph) noexcept {
+  graph = nullptr;
+  return catch_bad_alloc([&] {
+    std::shared_ptr<const host::GraphWork> work;
+    const status s = host::end_capture(host::resolve(stream), work);
+    if (s == ok) graph = new native::host_graph{std::move(work)};
+    return s;
+  });
+}
+
+status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& count) noexcept {
+  std::size_t found = 0;
+  for (const native::host_graph_node& node : graph->work->nodes) {
+    if (nodes != nullptr && found < count) nodes[found] = handle_of(&node);
+    ++found;
+  }
+  count = found;
+  return ok;
+}
+
+status graph_edges(native::graph graph, native::graph_node* from, native::graph_node* to, std::size_t& count) noexcept {
+  return catch_bad_alloc([&] {
+    const host::Edges edges = host::edges_of(*graph->work);
+    for (std::size_t i = 0; i < std::min(count, edges.size()) && from != nullptr && to != nullptr; ++i) {
+      from[i] = handle_of(edges[i].first);
+      to[i] = handle_of(edges[i].second);
+    }
+    count = edges.size();
+    return ok;
+  });
+}
+
+status graph_node_kind(native::graph_node node, NodeKind& kind) noexcept {
+  kind = node->kind;
+  return ok;
+}
+
+status graph_destroy(native::graph graph) noexcept {
+  delete graph;
+  return ok;
+}
+
+status graph_instantiate(native::executable_graph& executable, native::graph graph) noexcept {
+  return catch_bad_alloc([&] {
+    auto fresh = std::make_unique<native::host_executable_graph>(native::host_executable_graph{host::plan_of(*graph)});
+    for (std::size_t chain = 1; chain < graph->work->chains; ++chain) fresh->queues.emplace_back();
+    executable = fresh.release();
+    return ok;
+  });
+}
+
+status graph_update(native::executable_graph executable, native::graph graph) noexcept {
+  return catch_bad_alloc([&] {
+    if (!host::has_same_shape(*executable->plan->work, *graph->work)) return host::status_of(errc::not_supported);
+    executable->plan = host::plan_of(*graph);
+    return ok;
+  });
+}
+
+status graph_launch(native::executable_graph graph, native::stream handle) noexcept {
+  return catch_bad_alloc([&] {
+    native::host_stream& stream = host::resolve(handle);
+    if (stream.is_captured()) return host::status_of(errc::capture);
+    host::launch(*graph, stream);
+    return ok;
+  });
+}
+
+status executable_graph_destroy(native::executable_graph graph) noexcept {
+  delete graph;
+  return ok;
+}
+
+}  // namespace backend
+}  // namespace runnel::inline RUNNEL_ABI

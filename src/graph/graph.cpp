@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/graph.hpp>
+
+#include "base/check.hpp"
+#include "base/counters.hpp"
+#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
+#include "stream/graph_functions.hpp"
+#include "stream/own_streams.hpp"
+#include "stream/stream_call.hpp"
+#include "stream/uses.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+
+struct GraphState {
+  int device = 0;
+  native::graph graph{};
+  native::executable_graph executable{};
+  std::shared_ptr<GraphFunctions> functions{};
+  sync::Mutex launching{};  // the runtimes allow one launch of a graph at a time
+  StreamUse last{};         // the stream of the last launch; without a slot before the first
+};
+
+namespace {
+
+constexpr const char* launching = "launch a graph";
+constexpr const char* beginning = "begin a capture";
+constexpr const char* ending = "end a capture";
+
+void destroy_handles(GraphState* state) noexcept {
+  const std::unique_ptr<GraphState> owned{state};
+  const ScopedDevice on{state->device, ScopedDevice::no_throw};
+  const RelaxedCapture relaxed;
+  if (state->executable != nullptr) succeeded_or_forget(backend::executable_graph_destroy(state->executable));
+  if (state->graph != nullptr) succeeded_or_forget(backend::graph_destroy(state->graph));
+}
+
+/// Destroys the host functions in a host function, as those are that run once; the handles have to wait for a thread that may use them.
+void finish(void* data) noexcept {
+  GraphState* const state = static_cast<GraphState*>(data);
+  in_host_function = true;
+  state->functions = nullptr;
+  in_host_function = false;
+  postpone({[](const Postponed& item) noexcept { destroy_handles(static_cast<GraphState*>(item.handle)); }, state, state->device});
+}
+
+/// Destroys the graph once its launches are complete: at once if there were none. If that can never be known, it is kept for good.
+void destroy_after_launches(GraphState* state) noexcept {
+  if (state->last.slot == nullptr) {
+    state->functions = nullptr;
+    return destroy_handles(state);
+  }
+  const ScopedDevice on{state->device, ScopedDevice::no_throw};
+  const native::stream own = take_own_stream(state->device);
+  const bool waits = own != nullptr && make_wait(own, state->last, InCapture::never);
+  end_use(state->last);
+  if (waits) succeeded_or_forget(backend::launch_host_func(own, finish, state));
+}
+
+void release_graph(GraphState* state) noexcept {
+  release(Postponed{[](const Postponed& item) noexcept { destroy_after_launches(static_cast<GraphState*>(item.handle)); }, state,
+                    state->device});
+}
+
+struct ReleaseGraph {
+  void operator()(GraphState* state) const noexcept { release_graph(state); }
+};
+using OwnedGraph = std::unique_ptr<GraphState, ReleaseGraph>;
+
+void instantiate(GraphState& state, const char* operation) {
+  const ScopedDevice on{state.device, operation};
+  const RelaxedCapture relaxed;
+  check(backend::graph_instantiate(state.executable, state.graph), operation);
+}
+
+/// Counts a use by the stream, in place of the stream that launched the graph before: that launch comes before this one.
+void note_use(GraphState& state, StreamUse stream) {
+  if (state.last == stream) [[likely]]
+    return;
+  if (state.last.slot != nullptr) end_use(state.last);
+  state.last = begin_use(stream) ? stream : StreamUse{};
+}
+
+/// The number of the capture that this thread has begun on the stream.
+[[nodiscard]] std::uint64_t require_capture(const StreamCall& call) {
+  const std::uint64_t number = capture_begun_on({&call.slot(), call.slot().id.load(std::memory_order_relaxed)});
+  if (number == 0) throw_error(errc::capture, ending, "no capture was begun on this stream");
+  if (find_capture(number).thread != std::this_thread::get_id())
+    throw_error(errc::capture, ending, "the capture was begun on another thread: end it there");
+  return number;
+}
+
+/// Ends the native capture. @throws errc::capture
+[[nodiscard]] native::graph end_native(const StreamCall& call, std::uint64_t number) {
+  std::uint64_t active = 0;
+  succeeded_or_forget(backend::stream_capture_number(call.handle(), active));
+  native::graph graph{};
+  const backend::status s = backend::stream_end_capture(call.handle(), graph);
+  if (s == backend::ok) return graph;
+  backend::forget_error(s);
+  throw_error(errc::capture, ending,
+              active == number ? "work of another stream was not joined: let the captured stream wait for that stream before the end"
+                               : "a call that cannot be captured has broken it",
+              s, backend::error_name(s));
+}
+
+[[nodiscard]] const char* name_of(backend::NodeKind kind) noexcept {
+  switch (kind) {
+    case backend::NodeKind::kernel:
+      return "kernel";
+    case backend::NodeKind::copy:
+      return "copy";
+    case backend::NodeKind::fill:
+      return "fill";
+    case backend::NodeKind::host_function:
+      return "host function";
+    case backend::NodeKind::allocation:
+      return "allocation";
+    case backend::NodeKind::free:
+      return "free";
+    case backend::NodeKind::other:
+      break;
+  }
+  return "other";
+}
+
+/// The graph of the capture that this thread has begun on the stream. It cannot be launched yet.
+[[nodiscard]] OwnedGraph take_captured(StreamRef stream) {
+  const StreamCall call{stream, ending};
+  const std::uint64_t number = require_capture(call);
+  OwnedGraph state{new GraphState{.device = call.slot().device, .functions = find_capture(number).functions}};
+  struct Close {
+    std::uint64_t number;
+    ~Close() { close_capture(number); }
+  } const close{number};
+  state->graph = end_native(call, number);
+  return state;
+}
+
+}  // namespace
+
+Graph CaptureGuard::end() {
+  ended_ = true;
+  count_up(counters.graphs);
+  try {
+    return Graph{take_captured(stream_).release()};
+  } catch (...) {
+    count_down(counters.graphs);
+    throw;
+  }
+}
+
+Graph CaptureGuard::instantiated(Graph graph) {
+  detail::instantiate(*graph.state_, ending);
+  return graph;
+}
+
+void CaptureGuard::abandon() noexcept {
+  try {
+    static_cast<void>(take_captured(stream_));
+  } catch (...) {  // the stream has ended, or the capture was broken: nothing is captured any more
+  }
+}
+
+}  // namespace detail
+
+void begin_capture(StreamRef stream) {
+  using namespace detail;
+  const StreamCall call{stream, beginning};
+  if (call.slot().is_default && call.slot().thread == nullptr)
+    throw_error(errc::capture, beginning, "the default stream cannot be captured: capture a stream of your own");
+  refuse_in_capture(call.slot(), beginning, "the stream is being captured already");
+  OpenCapture capture{{&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()};
+  note_capture();
+  call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
+  try {
+    std::uint64_t number = 0;
+    call.check(backend::stream_capture_number(call.handle(), number));
+    open_capture(number, std::move(capture));
+  } catch (...) {
+    native::graph graph{};
+    if (succeeded_or_forget(backend::stream_end_capture(call.handle(), graph))) succeeded_or_forget(backend::graph_destroy(graph));
+    throw;
+  }
+}
+
+Graph end_capture(StreamRef stream) {
+  using namespace detail;
+  OwnedGraph state = take_captured(stream);
+  detail::instantiate(*state, ending);
+  count_up(counters.graphs);
+  return Graph{state.release()};
+}
+
+detail::GraphState& Graph::require(const char* operation) const {
+  if (state_ == nullptr) detail::throw_error(errc::invalid_handle, operation, "the graph is empty or was moved from");
+  return *state_;
+}
+
+void Graph::launch(StreamRef stream) const {
+  using namespace detail;
+  GraphState& state = require(launching);
+  const StreamCall call{stream, launching};
+  if (call.slot().device != state.device) throw_error(errc::invalid_argument, launching, "the stream is of another device than the graph");
+  if (are_captures_open() || !state.functions->is_empty())
+    refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
+  const std::lock_guard lock{state.launching};
+  const StreamUse use{&call.slot(), stream.id()};
+  if (!state.functions->is_empty()) state.functions->begin_launch(use);
+  note_use(state, use);
+  const backend::status s = backend::graph_launch(state.executable, call.handle());
+  if (s == backend::ok) [[likely]]
+    return;
+  if (!state.functions->is_empty()) state.functions->undo_launch();
+  throw_status(s, launching);
+}
+
+/// The old state keeps the old host functions until the launches under way are complete; its executable graph goes on with the new work.
+bool Graph::take(Graph fresh) {
+  using namespace detail;
+  constexpr const char* operation = "update a graph";
+  GraphState& old = require(operation);
+  GraphState& now = fresh.require(operation);
+  if (old.device != now.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
+  backend::status s{};
+  {
+    const ScopedDevice on{old.device, operation};
+    const RelaxedCapture relaxed;
+    s = backend::graph_update(old.executable, now.graph);
+  }
+  if (s == backend::ok) {
+    std::swap(old.executable, now.executable);
+    if (old.last.slot != nullptr) note_use(now, old.last);
+  } else if (backend::classify(s) == errc::not_supported) {
+    backend::forget_error(s);
+    detail::instantiate(now, operation);
+  } else {
+    throw_status(s, operation);
+  }
+  std::swap(state_, fresh.state_);
+  return s == backend::ok;
+}
+
+void Graph::drop() noexcept {
+  detail::count_down(detail::counters.graphs);
+  detail::release_graph(state_);
+}
+
+std::size_t Graph::node_count() const {
+  constexpr const char* operation = "count the nodes of a graph";
+  const detail::GraphState& state = require(operation);
+  detail::enter(operation);
+  std::size_t count = 0;
+  detail::check(backend::graph_nodes(state.graph, nullptr, count), operation);
+  return count;
+}
+
+std::string Graph::dot() const {
+  constexpr const char* operation = "draw a graph";
+  const detail::GraphState& state = require(operation);
+  std::size_t count = node_count();
+  std::vector<native::graph_node> nodes(count);
+  detail::check(backend::graph_nodes(state.graph, nodes.data(), count), operation);
+  std::string text = "digraph runnel {\n";
+  std::unordered_map<native::graph_node, std::size_t> numbers;
+  for (const native::graph_node node : nodes) {
+    backend::NodeKind kind{};
+    detail::check(backend::graph_node_kind(node, kind), operation);
+    const std::size_t number = numbers.emplace(node, numbers.size()).first->second;
+    text += "  n" + std::to_string(number) + " [label=\"" + detail::name_of(kind) + "\"];\n";
+  }
+  detail::check(backend::graph_edges(state.graph, nullptr, nullptr, count), operation);
+  std::vector<native::graph_node> from(count), to(count);
+  detail::check(backend::graph_edges(state.graph, from.data(), to.data(), count), operation);
+  for (std::size_t i = 0; i < count; ++i)
+    text += "  n" + std::to_string(numbers[from[i]]) + " -> n" + std::to_string(numbers[to[i]]) + ";\n";
+  return text + "}\n";
+}
+
+Device Graph::device() const { return Device{require("ask for a graph's device").device}; }
+native::graph Graph::native() const { return require("ask for a graph's handle").graph; }
+native::executable_graph Graph::native_executable() const { return require("ask for a graph's handle").executable; }
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/graph_functions.hpp"
+
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "checker/hooks.hpp"
+
+#include <runnel/detail/host_function.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
+  const std::lock_guard lock{capturing_};
+  Function& added = functions_.emplace_back(std::move(function), *this);
+  const backend::status s = backend::launch_host_func(call.handle(), &GraphFunctions::run, &added);
+  if (s == backend::ok) return;
+  functions_.pop_back();
+  throw_status(s, call.operation());
+}
+
+/// Lets no exception reach the runtime, which calls this.
+void GraphFunctions::run(void* data) noexcept {
+  Function& called = *static_cast<Function*>(data);
+  const StreamUse stream = called.graph.launched_by(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
+  in_host_function = true;
+  checker::host_function_stream = stream.id;
+  try {
+    called.function->run(*called.function);
+  } catch (...) {
+    keep_failure(stream.slot, stream.id, std::current_exception(), 0);
+  }
+  in_host_function = false;
+}
+
+StreamUse GraphFunctions::launched_by(std::uint64_t number) noexcept {
+  const std::lock_guard lock{lock_};
+  const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
+  return std::prev(later)->stream;
+}
+
+/// Requires: the lock is held.
+void GraphFunctions::forget_old_launches() noexcept {
+  std::uint64_t complete = count_;
+  for (const Function& each : functions_) complete = std::min(complete, each.runs.load(std::memory_order_relaxed));
+  while (launches_.size() > 1 && launches_[1].first <= complete + 1) launches_.erase(launches_.begin());
+}
+
+void GraphFunctions::begin_launch(StreamUse stream) {
+  const std::lock_guard lock{lock_};
+  if (launches_.empty() || launches_.back().stream != stream) {
+    forget_old_launches();
+    launches_.push_back({count_ + 1, stream});
+  }
+  ++count_;
+}
+
+void GraphFunctions::undo_launch() noexcept {
+  const std::lock_guard lock{lock_};
+  if (launches_.back().first == count_) launches_.pop_back();
+  --count_;
+}
+
+namespace {
+
+struct OpenCaptures {
+  SpinLock lock;
+  std::unordered_map<std::uint64_t, OpenCapture> by_number;
+};
+OpenCaptures& captures() { return immortal<OpenCaptures>(); }
+constinit sync::Atomic<std::size_t> captures_open{0};
+
+}  // namespace
+
+void open_capture(std::uint64_t number, OpenCapture capture) {
+  const std::lock_guard lock{captures().lock};
+  captures().by_number.emplace(number, std::move(capture));
+  count_up(captures_open);
+}
+
+OpenCapture find_capture(std::uint64_t number) noexcept {
+  const std::lock_guard lock{captures().lock};
+  const auto found = captures().by_number.find(number);
+  return found == captures().by_number.end() ? OpenCapture{} : found->second;
+}
+
+void close_capture(std::uint64_t number) noexcept {
+  OpenCapture closed;  // destroyed outside the lock
+  const std::lock_guard lock{captures().lock};
+  const auto found = captures().by_number.find(number);
+  if (found == captures().by_number.end()) return;
+  closed = std::move(found->second);
+  captures().by_number.erase(found);
+  count_down(captures_open);
+}
+
+bool are_captures_open() noexcept { return captures_open.load(std::memory_order_relaxed) > 0; }
+
+std::uint64_t capture_begun_on(StreamUse stream) noexcept {
+  const std::lock_guard lock{captures().lock};
+  const auto& all = captures().by_number;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.second.stream == stream; });
+  return found == all.end() ? 0 : found->first;
+}
+
+void abandon_capture(StreamUse stream) noexcept {
+  const std::uint64_t number = capture_begun_on(stream);
+  if (number == 0) return;
+  native::graph graph{};
+  if (succeeded_or_forget(backend::stream_end_capture(stream.slot->handle, graph))) succeeded_or_forget(backend::graph_destroy(graph));
+  close_capture(number);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

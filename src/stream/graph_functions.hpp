@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The host functions of graphs. A graph's functions live as long as the graph, and run once for each launch.
+#pragma once
+
+#include "base/spin_lock.hpp"
+#include "base/sync.hpp"
+#include "stream/host_functions.hpp"
+#include "stream/stream_call.hpp"
+#include "stream/uses.hpp"
+
+#include <runnel/config.hpp>
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// The host functions of one graph, and which stream launched it when: the launches of a graph run one after the other, so that the n-th
+/// run of a function belongs to the n-th launch.
+class GraphFunctions {
+ public:
+  GraphFunctions() = default;
+  GraphFunctions(const GraphFunctions&) = delete;
+  GraphFunctions& operator=(const GraphFunctions&) = delete;
+
+  [[nodiscard]] bool is_empty() const noexcept { return functions_.empty(); }
+  /// Adds a node to the stream's capture, which calls the function.
+  void capture(const StreamCall& call, OwnedFunction function);
+  ///@{ Around a launch. Requires: no two launches overlap. @throws std::bad_alloc
+  void begin_launch(StreamUse stream);
+  void undo_launch() noexcept;
+  ///@}
+
+ private:
+  struct Function {
+    Function(OwnedFunction owned, GraphFunctions& of) noexcept : function{std::move(owned)}, graph{of} {}
+    OwnedFunction function;
+    GraphFunctions& graph;
+    sync::Atomic<std::uint64_t> runs{0};
+  };
+  /// Successive launches on one stream.
+  struct Launches {
+    std::uint64_t first;
+    StreamUse stream;
+  };
+  static void run(void* function) noexcept;
+  [[nodiscard]] StreamUse launched_by(std::uint64_t number) noexcept;
+  void forget_old_launches() noexcept;
+
+  sync::Mutex capturing_;  // guards the list while it grows: threads may submit to several streams of one capture
+  std::list<Function> functions_;
+  SpinLock lock_;  // guards the rest
+  std::uint64_t count_ = 0;
+  std::vector<Launches> launches_;
+};
+
+// The captures that were begun with the library, by their numbers.
+struct OpenCapture {
+  StreamUse stream{};
+  std::thread::id thread{};
+  std::shared_ptr<GraphFunctions> functions{};
+};
+/// @throws std::bad_alloc
+void open_capture(std::uint64_t number, OpenCapture capture);
+/// Without functions if there is none of that number.
+[[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
+/// Whether there is any capture of those.
+[[nodiscard]] bool are_captures_open() noexcept;
+/// The number of the capture that was begun on the stream; 0 if there is none.
+[[nodiscard]] std::uint64_t capture_begun_on(StreamUse stream) noexcept;
+void close_capture(std::uint64_t number) noexcept;
+/// Ends the capture that was begun on the stream, if there is one: the stream is about to be destroyed. Requires: its device is current.
+void abandon_capture(StreamUse stream) noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/own_streams.hpp"
+
+#include "base/announce.hpp"
+#include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/event_pool.hpp"
+
+#include <array>
+#include <cstddef>
+#include <mutex>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+/// Those of one device.
+class OwnStreams {
+ public:
+  [[nodiscard]] native::stream take(int device) noexcept {
+    const std::lock_guard lock{mutex_};
+    const RelaxedCapture relaxed{if_captures_met()};
+    const sync::Unseen unseen;  // the user has not asked
+    for (native::stream& stream : streams_) {
+      if (stream == nullptr) return create(stream, device);
+      if (succeeded_or_note_capture(backend::stream_query(stream))) return stream;
+    }
+    return streams_[next_++ % streams_.size()];
+  }
+
+ private:
+  [[nodiscard]] static native::stream create(native::stream& stream, int device) noexcept {
+    const ScopedDevice on{device, ScopedDevice::no_throw};
+    if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
+    return stream;
+  }
+
+  sync::Mutex mutex_;
+  std::array<native::stream, 4> streams_{};
+  std::size_t next_ = 0;
+};
+constinit std::array<OwnStreams, max_devices> own_streams{};
+
+}  // namespace
+
+native::stream take_own_stream(int device) noexcept { return own_streams[static_cast<std::size_t>(device)].take(device); }
+
+bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
+  if (const HeldStream held{use}) {
+    if (!held.is_reachable()) return false;
+    const native::event event = held.record(in_capture);
+    if (event == nullptr) return false;
+    const bool waits = succeeded_or_note_capture(backend::stream_wait_event(stream, event));
+    return_event(event, held.device(), {});
+    return waits;
+  }
+  const Remainder left = remainder_of(use);
+  return left.state == Remainder::State::complete ||
+         (left.state == Remainder::State::recorded && succeeded_or_note_capture(backend::stream_wait_event(stream, left.event)));
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Streams of the library's own, for what has to be done once the work of several streams is complete.
+#pragma once
+
+#include "stream/uses.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// One of four streams of that device, created at first use and never destroyed: an idle one if there is one, so that what waits long holds
+/// up little else. Null if no stream could be created.
+[[nodiscard]] native::stream take_own_stream(int device) noexcept;
+
+/// Makes later work of the stream wait for the work that the use stands for. False if that cannot be done.
+[[nodiscard]] bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: Apache-2.0
+// Captures and graphs.
+#include <numeric>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using conformance::code_of;
+using conformance::Gate;
+
+class Graphs : public conformance::Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped()) return;
+    stream.emplace();
+    source.emplace(count);
+    result.emplace(count);
+    std::fill(result->begin(), result->end(), 0);
+    on_device.emplace(count, *stream);
+    stream->synchronize();
+  }
+  void TearDown() override {
+    on_device.reset();
+    source.reset();
+    result.reset();
+    stream.reset();
+    Conformance::TearDown();
+  }
+  /// Fills the source with successive numbers.
+  void number_source(int first) { std::iota(source->begin(), source->end(), first); }
+  [[nodiscard]] bool result_is_numbered(int first) const {
+    for (std::size_t i = 0; i < count; ++i)
+      if ((*result)[i] != first + static_cast<int>(i)) return false;
+    return true;
+  }
+  /// There and back.
+  void copy_through(StreamRef on) {
+    copy(on, *on_device, *source);
+    copy(on, *result, *on_device);
+  }
+
+  static constexpr std::size_t count = 1000;
+  std::optional<Stream> stream;
+  std::optional<PinnedBuffer<int>> source, result;
+  std::optional<DeviceBuffer<int>> on_device;
+};
+
+TEST_F(Graphs, WorkRunsWhenTheGraphIsLaunchedAndAgainEachTime) {
+  number_source(1);
+  const Graph graph = capture(*stream, [&] { copy_through(current_stream()); });
+  stream->synchronize();
+  EXPECT_EQ((*result)[0], 0) << "captured work ran";
+  for (const int first : {1, 50, 7}) {
+    number_source(first);
+    graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_TRUE(result_is_numbered(first));
+  }
+}
+
+TEST_F(Graphs, BeginAndEndAreTheSame) {
+  number_source(3);
+  EXPECT_FALSE(stream->is_capturing());
+  begin_capture(*stream);
+  EXPECT_TRUE(stream->is_capturing());
+  copy_through(*stream);
+  const Graph graph = end_capture(*stream);
+  EXPECT_FALSE(stream->is_capturing());
+  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_EQ(graph.device(), stream->device());
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(3));
+}
+
+TEST_F(Graphs, AreLaunchedOnAnyStreamOfTheDevice) {
+  number_source(9);
+  const Graph graph = capture(*stream, [&] { copy_through(*stream); });
+  const Stream other;
+  graph.launch(other);
+  other.synchronize();
+  EXPECT_TRUE(result_is_numbered(9));
+  number_source(10);
+  {
+    const StreamGuard on{other};
+    graph.launch();
+  }
+  other.synchronize();
+  EXPECT_TRUE(result_is_numbered(10));
+  number_source(11);
+  graph.launch(stream->device().default_stream());
+  stream->device().default_stream().synchronize();
+  EXPECT_TRUE(result_is_numbered(11));
+}
+
+TEST_F(Graphs, ComeAfterEarlierWorkAndBeforeLaterWorkOfTheStream) {
+  std::vector<int> order;
+  const Graph graph = capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(2); }); });
+  Gate gate;
+  gate.close_on(*stream);
+  stream->launch_host_func([&order] { order.push_back(1); });
+  graph.launch(*stream);
+  stream->launch_host_func([&order] { order.push_back(3); });
+  gate.open();
+  stream->synchronize();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(Graphs, LaunchesOfOneGraphRunOneAfterTheOther) {
+  const Stream other;
+  std::atomic<int> running{0}, most{0}, runs{0};
+  const auto enter = [&] {
+    const int now = ++running;
+    if (now > most) most = now;
+    ++runs;
+  };
+  const Graph graph = capture(*stream, [&] {
+    stream->launch_host_func(enter);
+    fill_bytes(*stream, on_device->data(), 1, on_device->size() * sizeof(int));
+    stream->launch_host_func([&] { --running; });
+  });
+  for (int i = 0; i < 20; ++i) graph.launch(i % 2 == 0 ? StreamRef{*stream} : StreamRef{other});
+  stream->synchronize();
+  other.synchronize();
+  EXPECT_EQ(runs, 20);
+  EXPECT_EQ(most, 1);
+}
+
+TEST_F(Graphs, StreamsThatWaitJoinTheCapture) {
+  const Stream side;
+  number_source(4);
+  const Graph graph = capture(*stream, [&] {
+    copy(*stream, *on_device, *source);
+    side.wait_stream(*stream);
+    EXPECT_TRUE(side.is_capturing());
+    copy(side, *result, *on_device);
+    stream->wait_stream(side);
+  });
+  EXPECT_FALSE(side.is_capturing());
+  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NE(graph.dot().find("n0 -> n1"), std::string::npos) << graph.dot();
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(4));
+}
+
+TEST_F(Graphs, EventsForkAndJoin) {
+  const Stream side;
+  std::atomic<int> at{0};
+  int first = 0, second = 0, third = 0;
+  const Graph graph = capture(*stream, [&] {
+    stream->launch_host_func([&] { first = ++at; });
+    const Event forked = stream->record_event();
+    side.wait_event(forked);
+    side.launch_host_func([&] { second = ++at; });
+    const Event joined = side.record_event();
+    stream->wait_event(joined);
+    stream->launch_host_func([&] { third = ++at; });
+  });
+  for (int launch = 0; launch < 3; ++launch) {
+    at = 0;
+    graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_EQ(first, 1);
+    EXPECT_EQ(second, 2);
+    EXPECT_EQ(third, 3);
+  }
+}
+
+TEST_F(Graphs, ADiamondKeepsItsOrder) {
+  const Stream left, right;
+  std::vector<int> a(3), b(3), sums;
+  int round = 0;
+  const Graph graph = capture(*stream, [&] {
+    stream->launch_host_func([&] { ++round; });
+    left.wait_stream(*stream);
+    right.wait_stream(*stream);
+    for (int i = 0; i < 3; ++i) {
+      left.launch_host_func(
+          [&a, &round, i] { a[static_cast<std::size_t>(i)] = round * (i == 0 ? 1 : a[static_cast<std::size_t>(i) - 1] + 1); });
+      right.launch_host_func([&b, &round, i] { b[static_cast<std::size_t>(i)] = round + i; });
+    }
+    stream->wait_stream(left);
+    stream->wait_stream(right);
+    stream->launch_host_func([&] { sums.push_back(a[2] + b[2]); });
+  });
+  EXPECT_EQ(graph.node_count(), 8U);
+  for (int i = 0; i < 10; ++i) graph.launch(*stream);
+  stream->synchronize();
+  std::vector<int> expected;
+  for (int r = 1; r <= 10; ++r) expected.push_back(r * (r * (r + 1) + 1) + r + 2);
+  EXPECT_EQ(sums, expected);
+}
+
+TEST_F(Graphs, AnUnjoinedForkIsRefusedByNameAndAllStreamsGoOn) {
+  const Stream side;
+  const auto fork = [&] {
+    side.wait_stream(*stream);
+    copy(side, *on_device, *source);
+  };
+  try {
+    static_cast<void>(capture(*stream, fork));
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), errc::capture);
+    EXPECT_NE(std::string{error.what()}.find("not joined"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(stream->is_capturing());
+  EXPECT_FALSE(side.is_capturing());
+  number_source(2);
+  copy_through(side);
+  side.synchronize();
+  EXPECT_TRUE(result_is_numbered(2));
+}
+
+TEST_F(Graphs, ACaptureEndsOnlyWhereItBegan) {
+  const Stream other;
+  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(*stream)); }), errc::capture);
+  begin_capture(*stream);
+  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(other)); }), errc::capture);
+  EXPECT_EQ(code_of([&] { begin_capture(*stream); }), errc::capture);
+  std::error_code elsewhere;
+  std::thread{[&] { elsewhere = code_of([&] { static_cast<void>(end_capture(*stream)); }); }}.join();
+  EXPECT_EQ(elsewhere, errc::capture);
+  EXPECT_TRUE(stream->is_capturing()) << "a refused end changed the capture";
+  copy_through(*stream);
+  EXPECT_EQ(end_capture(*stream).node_count(), 2U);
+}
+
+TEST_F(Graphs, TheHostCannotWaitForACapturedStream) {
+  number_source(6);
+  const Graph graph = capture(*stream, [&] {
+    copy(*stream, *on_device, *source);
+    EXPECT_EQ(code_of([&] { stream->synchronize(); }), errc::capture);
+    EXPECT_EQ(code_of([&] { static_cast<void>(stream->query()); }), errc::capture);
+    EXPECT_EQ(code_of([&] { static_cast<void>(stream->synchronize_for(std::chrono::seconds{1})); }), errc::capture);
+    copy(*stream, *result, *on_device);
+  });
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(6));
+}
+
+TEST_F(Graphs, TheHostCannotWaitForACapturedEvent) {
+  std::optional<Event> event;
+  const Graph graph = capture(*stream, [&] {
+    event = stream->record_event();
+    EXPECT_EQ(code_of([&] { event->synchronize(); }), errc::capture);
+    EXPECT_EQ(code_of([&] { static_cast<void>(event->query()); }), errc::capture);
+    copy_through(*stream);
+  });
+  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_EQ(code_of([&] { event->synchronize(); }), errc::capture);
+  event->record(*stream);
+  event->synchronize();
+}
+
+TEST_F(Graphs, TheDefaultStreamIsNotCaptured) {
+  EXPECT_EQ(code_of([&] { begin_capture(stream->device().default_stream()); }), errc::capture);
+  EXPECT_FALSE(stream->device().default_stream().is_capturing());
+}
+
+TEST_F(Graphs, OtherStreamsAndThreadsGoOn) {
+  const Stream other;
+  number_source(5);
+  begin_capture(*stream);
+  copy_through(other);
+  std::thread{[&] { other.synchronize(); }}.join();
+  EXPECT_TRUE(result_is_numbered(5));
+  EXPECT_TRUE(stream->is_capturing());
+  EXPECT_EQ(end_capture(*stream).node_count(), 0U);
+}
+
+TEST_F(Graphs, AnExceptionAbandonsTheCapture) {
+  const Stream side;
+  const std::size_t functions = live_objects().host_functions;
+  EXPECT_THROW(static_cast<void>(capture(*stream,
+                                         [&] {
+                                           stream->launch_host_func([] {});
+                                           side.wait_stream(*stream);
+                                           copy(side, *on_device, *source);
+                                           throw std::runtime_error{"no"};
+                                         })),
+               std::runtime_error);
+  EXPECT_FALSE(stream->is_capturing());
+  EXPECT_FALSE(side.is_capturing());
+  EXPECT_EQ(live_objects().host_functions, functions);
+  EXPECT_EQ(live_objects().graphs, 0U);
+  number_source(8);
+  copy_through(side);
+  side.synchronize();
+  EXPECT_TRUE(result_is_numbered(8));
+}
+
+TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
+  const Stream side;
+  {
+    const Stream captured;
+    begin_capture(captured);
+    captured.launch_host_func([] {});
+    side.wait_stream(captured);
+  }
+  EXPECT_FALSE(side.is_capturing());
+  EXPECT_EQ(live_objects().host_functions, 0U);
+  number_source(8);
+  copy_through(side);
+  side.synchronize();
+  EXPECT_TRUE(result_is_numbered(8));
+}
+
+TEST_F(Graphs, HostFunctionsLiveAsLongAsTheGraph) {
+  const auto kept = std::make_shared<int>(0);
+  {
+    const Graph graph = capture(*stream, [&] { stream->launch_host_func([kept] { ++*kept; }); });
+    EXPECT_EQ(kept.use_count(), 2);
+    for (int i = 0; i < 5; ++i) graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_EQ(*kept, 5);
+    EXPECT_EQ(kept.use_count(), 2);
+  }
+  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
+  EXPECT_EQ(live_objects().graphs, 0U);
+}
+
+TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
+  const auto kept = std::make_shared<std::atomic<int>>(0);
+  Gate gate;
+  gate.close_on(*stream);
+  {
+    const Graph graph = capture(*stream, [&] { stream->launch_host_func([kept] { ++*kept; }); });
+    graph.launch(*stream);
+    graph.launch(*stream);
+  }
+  EXPECT_EQ(kept.use_count(), 2) << "a function was destroyed that had yet to run";
+  gate.open();
+  stream->synchronize();
+  EXPECT_EQ(*kept, 2);
+  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
+}
+
+TEST_F(Graphs, AGraphMayOutliveTheStreamsThatLaunchedIt) {
+  const auto kept = std::make_shared<std::atomic<int>>(0);
+  {
+    Gate gate;
+    std::optional<Graph> graph;
+    {
+      const Stream launching;
+      graph = capture(launching, [&] { launching.launch_host_func([kept] { ++*kept; }); });
+      gate.close_on(launching);
+      graph->launch(launching);
+    }
+    graph.reset();
+    EXPECT_EQ(kept.use_count(), 2);
+    gate.open();
+  }
+  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
+  EXPECT_EQ(*kept, 1);
+}
+
+TEST_F(Graphs, AnExceptionArrivesAtTheLaunchingStream) {
+  const Stream other;
+  int runs = 0;
+  const Graph graph = capture(*stream, [&] {
+    stream->launch_host_func([&runs] {
+      if (++runs == 2) throw std::runtime_error{"second"};
+    });
+  });
+  graph.launch(*stream);
+  graph.launch(other);
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_THROW(other.synchronize(), std::runtime_error);
+  other.synchronize();
+  EXPECT_EQ(runs, 3);
+}
+
+TEST_F(Graphs, AnUpdateGivesNewArguments) {
+  number_source(1);
+  Graph graph = capture(*stream, [&] { copy_through(*stream); });
+  graph.launch(*stream);
+  stream->synchronize();
+  PinnedBuffer<int> another(count);
+  std::iota(another.begin(), another.end(), 100);
+  graph.update(*stream, [&] {
+    copy(*stream, *on_device, another);
+    copy(*stream, *result, *on_device);
+  });
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(100));
+  EXPECT_FALSE(graph.update(*stream, [&] {
+    fill(*stream, *on_device, 0);
+    copy(*stream, *result, *on_device);
+    stream->launch_host_func([] {});
+  })) << "another shape";
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_EQ((*result)[5], 0);
+  EXPECT_EQ(graph.node_count(), 3U);
+}
+
+TEST_F(Graphs, AnUpdateReplacesHostFunctions) {
+  const auto old = std::make_shared<std::atomic<int>>(0);
+  const auto now = std::make_shared<std::atomic<int>>(0);
+  Graph graph = capture(*stream, [&] { stream->launch_host_func([old] { ++*old; }); });
+  Gate gate;
+  gate.close_on(*stream);
+  graph.launch(*stream);
+  graph.update(*stream, [&] { stream->launch_host_func([now] { ++*now; }); });
+  graph.launch(*stream);
+  gate.open();
+  stream->synchronize();
+  EXPECT_EQ(*old, 1);
+  EXPECT_EQ(*now, 1);
+  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return old.use_count() == 1; }));
+}
+
+TEST_F(Graphs, SeveralRunAtOnce) {
+  constexpr int streams = 4;
+  std::vector<Stream> all(streams);
+  std::vector<std::atomic<int>> runs(streams);
+  std::vector<Graph> graphs;
+  for (int i = 0; i < streams; ++i) {
+    const StreamRef on = all[static_cast<std::size_t>(i)];
+    graphs.push_back(capture(on, [&, i] {
+      fill(on, *on_device, i);
+      on.launch_host_func([&run = runs[static_cast<std::size_t>(i)]] { ++run; });
+    }));
+  }
+  for (int round = 0; round < 25; ++round)
+    for (int i = 0; i < streams; ++i) graphs[static_cast<std::size_t>(i)].launch(all[static_cast<std::size_t>(i)]);
+  for (const Stream& each : all) each.synchronize();
+  for (const std::atomic<int>& run : runs) EXPECT_EQ(run, 25);
+}
+
+TEST_F(Graphs, OneIsLaunchedByManyThreads) {
+  std::atomic<int> runs{0};
+  const Graph graph = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      const Stream own;
+      for (int launch = 0; launch < 50; ++launch) graph.launch(own);
+      own.synchronize();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(runs, 200);
+}
+
+TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
+  number_source(77);
+  const Graph graph = capture(*stream, [&] {
+    DeviceBuffer<int> scratch{count, *stream};
+    copy(*stream, scratch, *source);
+    copy(*stream, *result, scratch);
+  });
+  for (int i = 0; i < 3; ++i) {
+    number_source(77 + i);
+    graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_TRUE(result_is_numbered(77 + i));
+  }
+}
+
+TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
+  std::vector<int> pageable(count, 3);
+  std::error_code refused;
+  const Graph graph = capture(*stream, [&] {
+    refused = code_of([&] { copy(*stream, *on_device, pageable); });
+    copy(*stream, *result, *on_device);
+  });
+  EXPECT_TRUE(refused == errc::capture || refused == conformance::nothing_thrown) << refused.message();
+  if (!refused) pageable.assign(count, 4);
+  graph.launch(*stream);
+  stream->synchronize();
+  if (refused == conformance::nothing_thrown) {
+    EXPECT_EQ((*result)[0], 4);
+  }
+}
+
+TEST_F(Graphs, AGraphIsNoPartOfAnother) {
+  const Graph inner = capture(*stream, [&] { stream->launch_host_func([] {}); });
+  const Graph outer = capture(*stream, [&] {
+    EXPECT_EQ(code_of([&] { inner.launch(*stream); }), errc::capture);
+    copy_through(*stream);
+  });
+  EXPECT_EQ(outer.node_count(), 2U);
+}
+
+TEST_F(Graphs, AnEmptyGraphAndAMovedFromOneSaySo) {
+  Graph graph = capture(*stream, [] {});
+  EXPECT_EQ(graph.node_count(), 0U);
+  graph.launch(*stream);
+  stream->synchronize();
+  const Graph moved{std::move(graph)};
+  EXPECT_FALSE(graph.valid());
+  EXPECT_TRUE(moved.valid());
+  EXPECT_EQ(code_of([&] { graph.launch(*stream); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { static_cast<void>(graph.dot()); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { Graph{}.launch(*stream); }), errc::invalid_handle);
+}
+
+TEST_F(Graphs, ABrokenCaptureSaysSo) {
+  const Stream other;
+  const Event outside = other.record_event();
+  other.synchronize();
+  begin_capture(*stream);
+  copy(*stream, *on_device, *source);
+  EXPECT_EQ(code_of([&] { stream->wait_event(outside); }), errc::capture);
+  try {
+    static_cast<void>(end_capture(*stream));
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string{error.what()}.find("has broken it"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(stream->is_capturing());
+  number_source(1);
+  copy_through(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(1));
+}
+
+TEST_F(Graphs, TheDrawingNamesTheNodes) {
+  const Graph graph = capture(*stream, [&] {
+    fill(*stream, *on_device, 1);
+    copy(*stream, *result, *on_device);
+    stream->launch_host_func([] {});
+  });
+  const std::string text = graph.dot();
+  for (const char* const part : {"digraph", "\"fill\"", "\"copy\"", "\"host function\"", "n0 -> n1", "n1 -> n2"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
+}
+
+}  // namespace

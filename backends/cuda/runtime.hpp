@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "driver_functions.hpp"
+#include "graph_functions.hpp"
 
 static_assert(CUDART_VERSION >= 12000, "runnel needs CUDA 12 or later");
 
@@ -20,6 +21,9 @@ namespace runnel::inline RUNNEL_ABI::rt {
 
 static_assert(std::is_same_v<native::stream, cudaStream_t>);
 static_assert(std::is_same_v<native::event, cudaEvent_t>);
+static_assert(std::is_same_v<native::graph, cudaGraph_t>);
+static_assert(std::is_same_v<native::graph_node, cudaGraphNode_t>);
+static_assert(std::is_same_v<native::executable_graph, cudaGraphExec_t>);
 
 // Errors
 using error = cudaError_t;
@@ -85,6 +89,9 @@ inline constexpr capture_mode capture_mode_global = cudaStreamCaptureModeGlobal;
 inline constexpr capture_mode capture_mode_own_only = cudaStreamCaptureModeThreadLocal;
 inline constexpr capture_mode capture_mode_relaxed = cudaStreamCaptureModeRelaxed;
 inline constexpr auto exchange_capture_mode = &cudaThreadExchangeStreamCaptureMode;
+inline constexpr auto stream_capture_number = &cuda_capture_number;
+inline constexpr auto stream_begin_capture = &cudaStreamBeginCapture;
+inline constexpr auto stream_end_capture = &cudaStreamEndCapture;
 inline constexpr auto stream_wait_event = &cudaStreamWaitEvent;
 inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
 inline constexpr bool values_in_pinned_memory = true;
@@ -111,6 +118,24 @@ inline constexpr auto event_record = &cudaEventRecord;
 inline constexpr auto event_query = &cudaEventQuery;
 inline constexpr auto event_synchronize = &cudaEventSynchronize;
 inline constexpr auto event_elapsed = &cudaEventElapsedTime;
+
+// Graphs
+using graph_node_type = cudaGraphNodeType;
+inline constexpr graph_node_type node_kernel = cudaGraphNodeTypeKernel;
+inline constexpr bool is_copy_node(graph_node_type type) noexcept { return type == cudaGraphNodeTypeMemcpy; }
+inline constexpr graph_node_type node_fill = cudaGraphNodeTypeMemset;
+inline constexpr graph_node_type node_host_function = cudaGraphNodeTypeHost;
+inline constexpr graph_node_type node_allocation = cudaGraphNodeTypeMemAlloc;
+inline constexpr graph_node_type node_free = cudaGraphNodeTypeMemFree;
+inline constexpr auto graph_get_nodes = &cudaGraphGetNodes;
+inline constexpr auto graph_get_edges = &cuda_graph_edges;
+inline constexpr auto graph_node_get_type = &cudaGraphNodeGetType;
+inline constexpr auto graph_destroy = &cudaGraphDestroy;
+inline constexpr unsigned long long free_at_next_launch = cudaGraphInstantiateFlagAutoFreeOnLaunch;
+inline constexpr auto graph_instantiate = &cudaGraphInstantiateWithFlags;
+inline constexpr auto graph_update = &cuda_graph_update;
+inline constexpr auto graph_launch = &cudaGraphLaunch;
+inline constexpr auto executable_graph_destroy = &cudaGraphExecDestroy;
 
 // Memory
 inline constexpr unsigned int malloc_host_flags = cudaHostAllocPortable | cudaHostAllocMapped;

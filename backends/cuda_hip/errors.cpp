@@ -81,7 +81,6 @@ constexpr std::array<Row, 132> rows{{
     {712, errc::invalid_argument},  // host memory registered already
     {713, errc::invalid_argument},  // host memory not registered
     {720, errc::invalid_argument},  // cooperative launch too large
-    {910, errc::invalid_argument},  // graph update
     {912, errc::invalid_argument},  // cluster size
     {914, errc::invalid_argument},  // type of a resource
     {915, errc::invalid_argument},  // configuration of a resource
@@ -124,6 +123,7 @@ constexpr std::array<Row, 132> rows{{
     {801, errc::not_supported},  // not supported
     {811, errc::not_supported},  // dynamic parallelism
     {812, errc::not_supported},  // dynamic parallelism's version
+    {910, errc::not_supported},  // graph update: the graphs differ in more than arguments
     {913, errc::not_supported},  // function not loaded
 
     {600, errc::not_ready},

@@ -44,6 +44,23 @@ status exchange_capture_mode(CaptureMode& mode) noexcept {
   return s;
 }
 
+status stream_capture_number(native::stream stream, std::uint64_t& number) noexcept {
+  unsigned long long found = 0;
+  const status s = rt::stream_capture_number(stream, &found);
+  number = found;
+  return s;
+}
+
+status stream_begin_capture(native::stream stream, CaptureMode mode) noexcept {
+  return rt::stream_begin_capture(stream, static_cast<rt::capture_mode>(mode));
+}
+
+status stream_end_capture(native::stream stream, native::graph& graph) noexcept {
+  const status s = rt::stream_end_capture(stream, &graph);
+  if (s != ok) graph = nullptr;
+  return s;
+}
+
 void name_stream(native::stream stream, const char* name) noexcept { rt::name_stream(stream, name); }
 
 void push_range(const char* name) noexcept { rt::push_range(name); }

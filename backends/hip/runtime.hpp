@@ -14,12 +14,17 @@
 
 #ifdef __HIP_PLATFORM_NVIDIA__
 #include "../cuda/driver_functions.hpp"
+#include "../cuda/graph_functions.hpp"
+#include "translated.hpp"
 #endif
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
 static_assert(std::is_same_v<native::stream, hipStream_t>);
 static_assert(std::is_same_v<native::event, hipEvent_t>);
+static_assert(std::is_same_v<native::graph, hipGraph_t>);
+static_assert(std::is_same_v<native::graph_node, hipGraphNode_t>);
+static_assert(std::is_same_v<native::executable_graph, hipGraphExec_t>);
 
 // Errors
 using error = hipError_t;
@@ -139,6 +144,24 @@ inline constexpr capture_mode capture_mode_own_only = hipStreamCaptureModeThread
 inline constexpr capture_mode capture_mode_relaxed = hipStreamCaptureModeRelaxed;
 inline constexpr auto exchange_capture_mode = &hipThreadExchangeStreamCaptureMode;
 #endif
+#ifdef __HIP_PLATFORM_NVIDIA__
+// Of a capture and a graph the header translates only some names, and some only under nvcc (5.2 to 5.7). So CUDA's own are used.
+inline constexpr auto stream_capture_number = translated<&cuda_capture_number>;
+inline constexpr auto stream_begin_capture = translated<&cudaStreamBeginCapture>;
+inline constexpr auto stream_end_capture = translated<&cudaStreamEndCapture>;
+#else
+inline error stream_capture_number(native::stream stream, unsigned long long* number) noexcept {
+  *number = 0;
+  if (stream == nullptr) return hipSuccess;  // the null stream is never captured; 5.2 answers the question with "unknown error"
+  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+  unsigned long long found = 0;
+  const error e = hipStreamGetCaptureInfo(stream, &capture, &found);
+  if (capture == hipStreamCaptureStatusActive) *number = found;
+  return e;
+}
+inline constexpr auto stream_begin_capture = &hipStreamBeginCapture;
+inline constexpr auto stream_end_capture = &hipStreamEndCapture;
+#endif
 inline constexpr auto stream_wait_event = &hipStreamWaitEvent;
 #ifdef __HIP_PLATFORM_NVIDIA__
 // The header declares hipLaunchHostFunc under nvcc only (5.2 to 5.7).
@@ -201,6 +224,57 @@ inline constexpr auto event_record = &hipEventRecord;
 inline constexpr auto event_query = &hipEventQuery;
 inline constexpr auto event_synchronize = &hipEventSynchronize;
 inline constexpr auto event_elapsed = &hipEventElapsedTime;
+
+// Graphs
+#ifdef __HIP_PLATFORM_NVIDIA__
+using graph_node_type = cudaGraphNodeType;
+inline constexpr graph_node_type node_kernel = cudaGraphNodeTypeKernel;
+inline constexpr bool is_copy_node(graph_node_type type) noexcept { return type == cudaGraphNodeTypeMemcpy; }
+inline constexpr graph_node_type node_fill = cudaGraphNodeTypeMemset;
+inline constexpr graph_node_type node_host_function = cudaGraphNodeTypeHost;
+inline constexpr graph_node_type node_allocation = cudaGraphNodeTypeMemAlloc;
+inline constexpr graph_node_type node_free = cudaGraphNodeTypeMemFree;
+inline constexpr auto graph_get_nodes = translated<&cudaGraphGetNodes>;
+inline constexpr auto graph_get_edges = translated<&cuda_graph_edges>;
+inline constexpr auto graph_node_get_type = translated<&cudaGraphNodeGetType>;
+inline constexpr auto graph_destroy = translated<&cudaGraphDestroy>;
+inline constexpr unsigned long long free_at_next_launch = cudaGraphInstantiateFlagAutoFreeOnLaunch;
+inline constexpr auto graph_instantiate = translated<&cudaGraphInstantiateWithFlags>;
+inline constexpr auto graph_update = translated<&cuda_graph_update>;
+inline constexpr auto graph_launch = translated<&cudaGraphLaunch>;
+inline constexpr auto executable_graph_destroy = translated<&cudaGraphExecDestroy>;
+#else
+using graph_node_type = hipGraphNodeType;  // numbered from 1 in 5.2, and from 0 since
+inline constexpr graph_node_type node_kernel = hipGraphNodeTypeKernel;
+inline constexpr bool is_copy_node(graph_node_type type) noexcept {
+#if HIP_VERSION < 50300000
+  if (type == hipGraphNodeTypeMemcpy1D) return true;
+#endif
+  return type == hipGraphNodeTypeMemcpy || type == hipGraphNodeTypeMemcpyFromSymbol || type == hipGraphNodeTypeMemcpyToSymbol;
+}
+inline constexpr graph_node_type node_fill = hipGraphNodeTypeMemset;
+inline constexpr graph_node_type node_host_function = hipGraphNodeTypeHost;
+#if HIP_VERSION >= 50500000
+inline constexpr graph_node_type node_allocation = hipGraphNodeTypeMemAlloc;
+inline constexpr graph_node_type node_free = hipGraphNodeTypeMemFree;
+#else
+inline constexpr graph_node_type node_allocation = hipGraphNodeTypeCount;  // no node has this type: see malloc_async
+inline constexpr graph_node_type node_free = hipGraphNodeTypeCount;
+#endif
+inline constexpr auto graph_get_nodes = &hipGraphGetNodes;
+inline constexpr auto graph_get_edges = &hipGraphGetEdges;
+inline constexpr auto graph_node_get_type = &hipGraphNodeGetType;
+inline constexpr auto graph_destroy = &hipGraphDestroy;
+inline constexpr unsigned long long free_at_next_launch = hipGraphInstantiateFlagAutoFreeOnLaunch;
+inline constexpr auto graph_instantiate = &hipGraphInstantiateWithFlags;
+inline error graph_update(native::executable_graph executable, native::graph graph) noexcept {
+  native::graph_node differs = nullptr;
+  hipGraphExecUpdateResult why{};
+  return hipGraphExecUpdate(executable, graph, &differs, &why);
+}
+inline constexpr auto graph_launch = &hipGraphLaunch;
+inline constexpr auto executable_graph_destroy = &hipGraphExecDestroy;
+#endif
 
 // Memory; the allocating functions are overloaded in C++
 // hipHostMallocCoherent must be given: with other flags and without it the memory is not coherent, and a host that polls may read old

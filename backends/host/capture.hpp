@@ -115,4 +115,9 @@ template <class F>
 }
 
 }  // namespace host
+
+struct native::host_graph {
+  std::shared_ptr<const host::GraphWork> work;
+};
+
 }  // namespace runnel::inline RUNNEL_ABI

@@ -12,10 +12,6 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-struct native::host_graph {
-  std::shared_ptr<const host::GraphWork> work;
-};
-
 namespace host {
 namespace {
 
@@ -201,16 +197,6 @@ namespace {
 [[nodiscard]] native::graph_node handle_of(const native::host_graph_node* node) noexcept { return const_cast<native::graph_node>(node); }
 
 }  // namespace
-
-status stream_end_capture(native::stream stream, native::graph& graph) noexcept {
-  graph = nullptr;
-  return catch_bad_alloc([&] {
-    std::shared_ptr<const host::GraphWork> work;
-    const status s = host::end_capture(host::resolve(stream), work);
-    if (s == ok) graph = new native::host_graph{std::move(work)};
-    return s;
-  });
-}
 
 status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& count) noexcept {
   std::size_t found = 0;

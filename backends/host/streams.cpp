@@ -238,6 +238,15 @@ status stream_capture_number(native::stream stream, std::uint64_t& number) noexc
 status stream_begin_capture(native::stream stream, CaptureMode mode) noexcept {
   return catch_bad_alloc([&] { return host::begin_capture(host::resolve(stream), mode); });
 }
+status stream_end_capture(native::stream stream, native::graph& graph) noexcept {
+  graph = nullptr;
+  return catch_bad_alloc([&] {
+    std::shared_ptr<const host::GraphWork> work;
+    const status s = host::end_capture(host::resolve(stream), work);
+    if (s == ok) graph = new native::host_graph{std::move(work)};
+    return s;
+  });
+}
 
 // Not needed: a host stream copies from any memory itself.
 status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }

@@ -108,6 +108,7 @@ void note_use(GraphState& state, StreamUse stream) {
   succeeded_or_forget(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
   const backend::status s = backend::stream_end_capture(call.handle(), graph);
+  close_capture(number);
   if (s == backend::ok) return graph;
   backend::forget_error(s);
   throw_error(errc::capture, ending,
@@ -140,11 +141,11 @@ void note_use(GraphState& state, StreamUse stream) {
 [[nodiscard]] OwnedGraph take_captured(StreamRef stream) {
   const StreamCall call{stream, ending};
   const std::uint64_t number = require_capture(call);
+  struct Abandon {  // does nothing after the native end
+    StreamUse stream;
+    ~Abandon() { abandon_capture(stream); }
+  } const abandon{{&call.slot(), stream.id()}};
   OwnedGraph state{new GraphState{.device = call.slot().device, .functions = find_capture(number).functions}};
-  struct Close {
-    std::uint64_t number;
-    ~Close() { close_capture(number); }
-  } const close{number};
   state->graph = end_native(call, number);
   return state;
 }
@@ -169,8 +170,9 @@ Graph CaptureGuard::instantiated(Graph graph) {
 
 void CaptureGuard::abandon() noexcept {
   try {
-    static_cast<void>(take_captured(stream_));
-  } catch (...) {  // the stream has ended, or the capture was broken: nothing is captured any more
+    const StreamCall call{stream_, ending};
+    abandon_capture({&call.slot(), stream_.id()});
+  } catch (...) {  // the stream has ended, and its capture with it
   }
 }
 

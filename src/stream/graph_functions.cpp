@@ -46,9 +46,9 @@ StreamUse GraphFunctions::launched_by(std::uint64_t number) noexcept {
 
 /// Requires: the lock is held.
 void GraphFunctions::forget_old_launches() noexcept {
-  std::uint64_t complete = count_;
-  for (const Function& each : functions_) complete = std::min(complete, each.runs.load(std::memory_order_relaxed));
-  while (launches_.size() > 1 && launches_[1].first <= complete + 1) launches_.erase(launches_.begin());
+  std::uint64_t begun = count_;  // every function has begun with the launch of that number, and may be about to look for its stream
+  for (const Function& each : functions_) begun = std::min(begun, each.runs.load(std::memory_order_relaxed));
+  while (launches_.size() > 1 && launches_[1].first <= begun) launches_.erase(launches_.begin());
 }
 
 void GraphFunctions::begin_launch(StreamUse stream) {

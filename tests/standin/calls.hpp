@@ -53,6 +53,10 @@ vendor::Error call_outside_captures(Call kind, Body&& body, const char* name = _
 
 // Both return a vendor::Code. Requires: the engine's mutex is held.
 int device_of(vendor::StreamHandle handle, int& device);
+/// What is destroyed with a stream that takes part in a capture: the capture, if the stream began it, or if its work is not joined.
+void break_capture_without(const Stream& stream);
+/// Overwrites the destination of a copy or a fill, but for bytes that pending work may still use.
+void poison_if_unused(const Work& work);
 /// Enqueues a fill of `count` elements of `width` bytes with the bytes at `value`.
 int fill_elements(void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle);
 

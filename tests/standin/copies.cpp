@@ -26,19 +26,19 @@ Rows rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t h
   return {static_cast<std::byte*>(const_cast<void*>(begin)), pitch, width, height};
 }
 
-// Returns false for freed memory, which it counts as misuse, and for bytes beyond the end of a block.
-bool valid(const Rows& side) {
-  if (state().blocks.of(side.begin).kind == Memory::freed) ++state().misuse.use_after_free;
-  return state().blocks.holds(side.begin, side.range().size);
+// Returns false for freed memory, which it counts as misuse, and for bytes beyond the end of a block. In a capture, memory of a graph need
+// not be in use yet.
+bool valid(const Rows& side, bool captured = false) {
+  const Block block = state().blocks.of(side.begin);
+  const bool freed = block.kind == Memory::freed || (!captured && !block.in_use());
+  if (freed) ++state().misuse.use_after_free;
+  return !freed && state().blocks.holds(side.begin, side.range().size);
 }
 
 Memory kind_of(const Rows& side) { return state().blocks.of(side.begin).kind; }
 
 // Overwrites the destination, so that a program that reads it too early always reads wrong bytes.
-void poison(const Rows& to, const Range* from) {
-  const Range target = to.range();
-  const bool overlaps = from != nullptr && target.begin < from->begin + from->size && from->begin < target.begin + target.size;
-  if (overlaps || !engine().untouched_by_pending(target)) return;
+void poison(const Rows& to) {
   constexpr std::size_t at_most = std::size_t{1} << 20U;
   std::size_t left = at_most;
   for (std::size_t i = 0; i < to.height && left > 0; ++i) {
@@ -57,23 +57,28 @@ bool still_valid(const Rows& to, const Rows* from) {
 int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle handle) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
-  if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
+  if (const vendor::Code code = refusal(*stream)) return code;
   if (to.width == 0 || to.height == 0) return vendor::ok;
   if (to.begin == nullptr || from.begin == nullptr || to.pitch < to.width || from.pitch < from.width) return vendor::invalid_value;
-  if (!valid(to) || !valid(from)) return vendor::invalid_value;
+  const bool captured = stream->capturing();
+  if (!valid(to, captured) || !valid(from, captured)) return vendor::invalid_value;
 
   const bool to_host = kind_of(to) == Memory::pageable || kind_of(to) == Memory::pinned;
   const bool from_host = kind_of(from) == Memory::pageable || kind_of(from) == Memory::pinned;
   const bool small = from.width * from.height <= staged_at_the_call;
   auto operation = std::make_shared<Operation>();
+  operation->kind = Kind::copy;
   operation->touches = {to.range(), from.range()};
-  bool blocks = kind_of(to) == Memory::pageable || (to_host && from_host) || (kind_of(from) == Memory::pageable && !small);
+  operation->poison = [to] { poison(to); };
+  operation->shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(kind_of(from));
+  const bool blocks =
+      !captured && (kind_of(to) == Memory::pageable || (to_host && from_host) || (kind_of(from) == Memory::pageable && !small));
 
   // CUDA reads a few bytes of pinned memory within the call too, if the stream's own work is done. Pending work of the default stream does
   // not matter. Seen on an H200 (CUDA 13.0) with 1000 bytes, not with 30,000.
   const OperationPtr own = stream->kind == StreamKind::legacy ? stream->last : stream->own_last();
   const bool taken_early = kind_of(from) == Memory::pinned && from.width * from.height <= 4096 && (own == nullptr || own->done);
-  if (((kind_of(from) == Memory::pageable && small) || (taken_early && !stream->capturing())) && !to_host) {
+  if (((kind_of(from) == Memory::pageable && small) || taken_early) && !to_host && !captured) {
     std::vector<std::byte> taken(from.width * from.height);
     for (std::size_t i = 0; i < from.height; ++i) std::memcpy(taken.data() + i * from.width, from.row(i), from.width);
     operation->run = [to, taken = std::move(taken)] {
@@ -86,9 +91,7 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
       for (std::size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
     };
   }
-  if (stream->capturing()) blocks = false;
-  const Range source = from.range();
-  if (!blocks && !stream->capturing()) poison(to, &source);
+  if (!blocks && !captured) poison_if_unused(*operation);
   engine().submit(*stream, operation);
   if (blocks) engine().wait(lock, operation);
   return vendor::ok;
@@ -99,24 +102,32 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
 int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle handle) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
-  if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
+  if (const vendor::Code code = refusal(*stream)) return code;
   if (to.width == 0 || to.height == 0) return vendor::ok;
   if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return vendor::invalid_value;
-  if (to.pitch < to.width || !valid(to) || kind_of(to) == Memory::pageable) return vendor::invalid_value;
+  if (to.pitch < to.width || !valid(to, stream->capturing()) || kind_of(to) == Memory::pageable) return vendor::invalid_value;
   auto operation = std::make_shared<Operation>();
+  operation->kind = Kind::fill;
   operation->touches = {to.range()};
+  operation->poison = [to] { poison(to); };
+  operation->shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(value.size());
   operation->run = [to, value = std::move(value)] {
     if (!still_valid(to, nullptr)) return;
     for (std::size_t i = 0; i < to.height; ++i) {
       for (std::size_t j = 0; j < to.width; j += value.size()) std::memcpy(to.row(i) + j, value.data(), value.size());
     }
   };
-  if (!stream->capturing()) poison(to, nullptr);
+  if (!stream->capturing()) poison_if_unused(*operation);
   engine().submit(*stream, std::move(operation));
   return vendor::ok;
 }
 
 }  // namespace
+
+void standin::poison_if_unused(const Work& work) {
+  const bool reads_its_destination = work.touches.size() > 1 && overlap(work.touches[0], work.touches[1]);
+  if (!reads_its_destination && engine().untouched_by_pending(work.touches[0])) work.poison();
+}
 
 int standin::fill_elements(void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle) {
   const auto* const begin = static_cast<const std::byte*>(value);

@@ -43,7 +43,9 @@ int value_operation(cudaStream_t handle, unsigned long long place, std::function
     auto* const value = reinterpret_cast<std::uint32_t*>(place);
     const Memory kind = state().blocks.of(value).kind;
     if (place % sizeof *value != 0 || kind == Memory::pageable || kind == Memory::freed) return vendor::invalid_value;
+    if (const vendor::Code code = refusal(*stream)) return code;
     auto operation = std::make_shared<Operation>();
+    operation->kind = Kind::value;
     operation->touches.push_back({reinterpret_cast<const std::byte*>(value), sizeof *value});
     operation->opaque = waits;
     operation->run = [run = std::move(run), value] { run(std::atomic_ref{*value}); };

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "graph.hpp"
 #include "settings.hpp"
 
 namespace standin {
@@ -35,51 +36,67 @@ Engine::Channel* Engine::enter_channel(const Stream& stream) {
   return &channel;
 }
 
-void Engine::submit(Stream& stream, OperationPtr operation, const OperationPtr& also) {
-  if (stream.capturing()) {
-    ++stream.capture->nodes;
-    return;
-  }
-  Channel* const channel = enter_channel(stream);
-  operation->number = next_number_++;
-  operation->device = stream.device;
-  operation->due = Clock::now();
-  if (scheduler_ == Scheduler::lazy) operation->due += patience_;
-  if (scheduler_ == Scheduler::reverse) operation->due += std::chrono::milliseconds{2};
-  if (scheduler_ == Scheduler::random) operation->due += std::chrono::microseconds{random_() % 300};
+namespace {
+void order(const OperationPtr& later, const OperationPtr& earlier) {
+  if (earlier == nullptr || earlier->done) return;
+  later->before.push_back(earlier);
+  earlier->after.push_back(later);
+}
+}  // namespace
 
-  DeviceOrder& order = order_[stream.device];
-  const auto after = [&](const OperationPtr& earlier) {
-    if (earlier == nullptr || earlier->done) return;
-    operation->before.push_back(earlier);
-    earlier->after.push_back(operation);
-  };
-  after(stream.last);
-  if (also != stream.last) after(also);
-  if (stream.kind == StreamKind::legacy) {
-    for (const auto& [id, last] : order.blocking) after(last);
-    order.blocking.clear();  // later work is ordered after them through the legacy stream's last operation
-    order.legacy = operation;
-  } else if (stream.kind == StreamKind::blocking) {
-    after(order.legacy);
-    stream.legacy_before = order.legacy;
-    order.blocking[stream.id] = operation;
-  }
-  if (channel != nullptr) {
-    if (channel->last != stream.last && channel->last != also) after(channel->last);
-    channel->last = operation;
-    operation->counted = &channel->pending;
-    ++channel->pending;
-  }
-  stream.last = operation;
-  if (!operation->is_mark) stream.last_work = operation;
-  if (operation->is_host_function) stream.host_function = operation;
+void Engine::prepare(Operation& operation, int device) {
+  operation.number = next_number_++;
+  operation.device = device;
+  operation.due = Clock::now();
+  if (scheduler_ == Scheduler::lazy) operation.due += patience_;
+  if (scheduler_ == Scheduler::reverse) operation.due += std::chrono::milliseconds{2};
+  if (scheduler_ == Scheduler::random) operation.due += std::chrono::microseconds{random_() % 300};
+}
+
+void Engine::enqueue(OperationPtr operation) {
   operation->unmet = operation->before.size();
   pending_.emplace(operation->number, operation);
   if (operation->unmet == 0) {
     ready_.push_back(std::move(operation));
     wake();
   }
+}
+
+void Engine::submit(Stream& stream, OperationPtr operation, const std::vector<OperationPtr>& also) {
+  if (stream.capturing()) {
+    add_node(stream, std::move(*operation));
+    return;
+  }
+  Channel* const channel = enter_channel(stream);
+  prepare(*operation, stream.device);
+  DeviceOrder& device_order = order_[stream.device];
+  order(operation, stream.last);
+  for (const OperationPtr& earlier : also) order(operation, earlier);
+  if (stream.kind == StreamKind::legacy) {
+    for (const auto& [id, last] : device_order.blocking) order(operation, last);
+    device_order.blocking.clear();  // later work is ordered after them through the legacy stream's last operation
+    device_order.legacy = operation;
+  } else if (stream.kind == StreamKind::blocking) {
+    order(operation, device_order.legacy);
+    stream.legacy_before = device_order.legacy;
+    device_order.blocking[stream.id] = operation;
+  }
+  if (channel != nullptr) {
+    order(operation, channel->last);
+    channel->last = operation;
+    operation->counted = &channel->pending;
+    ++channel->pending;
+  }
+  stream.last = operation;
+  if (operation->kind != Kind::mark) stream.last_work = operation;
+  if (operation->kind == Kind::host_function) stream.host_function = operation;
+  enqueue(std::move(operation));
+}
+
+void Engine::submit_unordered(int device, OperationPtr operation, const std::vector<OperationPtr>& before) {
+  prepare(*operation, device);
+  for (const OperationPtr& earlier : before) order(operation, earlier);
+  enqueue(std::move(operation));
 }
 
 void Engine::demand(const OperationPtr& operation) {
@@ -127,15 +144,14 @@ bool Engine::legacy_is_idle(int device) const {
 bool Engine::untouched_by_pending(Range range) const {
   return std::none_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
     const Operation& operation = *entry.second;
-    return operation.opaque || std::any_of(operation.touches.begin(), operation.touches.end(), [&](Range other) {
-             return range.begin < other.begin + other.size && other.begin < range.begin + range.size;
-           });
+    return operation.opaque ||
+           std::any_of(operation.touches.begin(), operation.touches.end(), [&](Range other) { return overlap(range, other); });
   });
 }
 
 void Engine::drop_host_functions() {
   for (const auto& [number, operation] : pending_) {
-    if (operation->is_host_function && !operation->begun) operation->run = nullptr;
+    if (operation->kind == Kind::host_function && !operation->begun) operation->run = nullptr;
   }
 }
 
@@ -149,7 +165,7 @@ void Engine::wake() {
 
 bool Engine::runnable(const Operation& operation, Clock::time_point now) const {
   const std::size_t at_a_time = settings().host_functions;
-  if (operation.is_host_function && at_a_time != 0 && host_functions_ >= at_a_time) return false;
+  if (operation.kind == Kind::host_function && at_a_time != 0 && host_functions_ >= at_a_time) return false;
   if (operation.due <= now) return true;
   return operation.demanded && scheduler_ != Scheduler::random;
 }
@@ -187,17 +203,17 @@ void Engine::work() {
     const OperationPtr operation = ready_[i];
     ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
     operation->begun = true;
-    if (operation->is_host_function) ++host_functions_;
+    if (operation->kind == Kind::host_function) ++host_functions_;
     if (!ready_.empty()) wake();
     lock.unlock();
     if (operation->run) {
-      inside_host_function() = operation->is_host_function;
+      inside_host_function() = operation->kind == Kind::host_function;
       operation->run();
       inside_host_function() = false;
       operation->run = nullptr;
     }
     lock.lock();
-    if (operation->is_host_function) --host_functions_;
+    if (operation->kind == Kind::host_function) --host_functions_;
     complete(*operation);
   }
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,14 +25,33 @@ struct Range {
   const std::byte* begin;
   std::size_t size;
 };
+inline bool overlap(Range a, Range b) { return a.begin < b.begin + b.size && b.begin < a.begin + a.size; }
 
-struct Operation {
+/// What an operation does. In a capture it decides the type of the node.
+enum class Kind {
+  order,  ///< only orders others
+  mark,   ///< an event's record, which does not count as work of the stream
+  copy,
+  fill,
+  host_function,
+  value,  ///< waits for a value in memory, or writes one
+  allocation,
+  free,
+  graph,  ///< launches another graph
+};
+
+/// What runs, without its place in an order. A graph runs the same work at each launch.
+struct Work {
+  Kind kind = Kind::order;
   std::function<void()> run;
-  std::vector<Range> touches;
-  bool is_host_function = false;
-  bool is_mark = false;  // an event's record, which does not count as work of the stream
-  bool opaque = false;   // a host function, or a wait for the host: it is unknown which memory it uses
+  std::vector<Range> touches;    // of a copy or a fill: its destination first
+  std::function<void()> poison;  // overwrites the destination of a copy or a fill
+  bool opaque = false;           // a host function, or a wait for the host: it is unknown which memory it uses
+  void* memory = nullptr;        // what a node allocates or frees
+  int shape = 0;                 // an executable graph can take over other arguments only of the same shape
+};
 
+struct Operation : Work {
   std::uint64_t number = 0;
   int device = 0;
   std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand reaches them
@@ -48,17 +68,24 @@ using OperationPtr = std::shared_ptr<Operation>;
 
 enum class StreamKind { blocking, independent, legacy };
 
-/// A capture of a stream. Operations that are submitted to the stream, or to streams that join by an event, are counted but not run.
+struct Graph;
+
+/// A capture of a stream. Operations that are submitted to the stream, or to streams that join by an event, become nodes of a graph.
 struct Capture {
-  std::uint64_t origin = 0;      // the stream's id
-  bool blocking = false;         // whether that stream orders with the legacy default stream
-  int mode = 0;                  // as the vendor numbers them
-  const void* thread = nullptr;  // the ThreadState of the thread that began the capture
-  std::size_t nodes = 0;
+  std::uint64_t number = 0;
+  std::uint64_t origin = 0;          // the stream's id
+  bool blocking = false;             // whether that stream orders with the legacy default stream
+  int mode = 0;                      // as the vendor numbers them
+  const void* thread = nullptr;      // the ThreadState of the thread that began the capture
+  std::shared_ptr<Graph> graph;      // null once the capture has ended
+  std::uintptr_t handle = 0;         // of the graph
+  std::set<std::size_t> waited_for;  // nodes that another stream waits for
   bool broken = false;
   bool ended = false;
 };
 using CapturePtr = std::shared_ptr<Capture>;
+/// The nodes that come before what a captured stream does next: numbers within the graph.
+using Position = std::vector<std::size_t>;
 
 struct Stream {
   std::uint64_t id = 0;
@@ -72,10 +99,11 @@ struct Stream {
   bool has_allocated = false;   // has allocated memory in stream order: see refuse_to_end() in state.cpp
   OperationPtr host_function;   // the last host function
   CapturePtr capture;           // the last capture of the stream
+  Position position;            // in that capture
 
   /// The operation that must be done for the stream to be done. A mark that waits only for the legacy stream is not work of the stream.
   [[nodiscard]] OperationPtr own_last() const {
-    const bool held_by_legacy = last != nullptr && last->is_mark && legacy_before != nullptr && !legacy_before->done;
+    const bool held_by_legacy = last != nullptr && last->kind == Kind::mark && legacy_before != nullptr && !legacy_before->done;
     return held_by_legacy ? last_work : last;
   }
   [[nodiscard]] bool capturing() const { return capture != nullptr && !capture->ended; }
@@ -98,8 +126,11 @@ class Engine {
 
   // Requires for all of them: the mutex is held.
   /// Orders the operation after the stream's last operation, after `also`, after those that the legacy default stream requires, and after
-  /// the last operation of the channel. Blocks the caller, with the mutex unlocked, while the channel is full.
-  void submit(Stream& stream, OperationPtr operation, const OperationPtr& also = nullptr);
+  /// the last operation of the channel. Blocks the caller, with the mutex unlocked, while the channel is full. An operation of a captured
+  /// stream becomes a node instead.
+  void submit(Stream& stream, OperationPtr operation, const std::vector<OperationPtr>& also = {});
+  /// Orders the operation only after `before`. It is in no stream and no channel.
+  void submit_unordered(int device, OperationPtr operation, const std::vector<OperationPtr>& before);
   /// Demands an operation and everything that it depends on, so that they run; does not wait.
   void demand(const OperationPtr& operation);
   void wait(Lock& lock, const OperationPtr& operation);
@@ -125,6 +156,9 @@ class Engine {
   };
 
   [[nodiscard]] Channel* enter_channel(const Stream& stream);
+  void prepare(Operation& operation, int device);
+  /// Requires: `operation` is ordered after all that it has to wait for.
+  void enqueue(OperationPtr operation);
   void work();
   void wake();
   [[nodiscard]] bool runnable(const Operation& operation, Clock::time_point now) const;

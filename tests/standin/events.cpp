@@ -30,7 +30,7 @@ vendor::Error API(EventDestroy)(vendor::EventHandle handle) {
 }
 
 vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle on) {
-  return call([&](Lock&) {
+  return call([&](Lock&) -> int {
     const auto event = state().event(handle);
     const StreamPtr stream = state().stream(on);
     if (event == nullptr || stream == nullptr) return vendor::invalid_handle;
@@ -38,11 +38,15 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
       ++state().misuse.wrong_device;
       return vendor::invalid_handle;
     }
-    event->capture = stream->capturing() ? stream->capture : nullptr;
-    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
+    if (const vendor::Code code = refusal(*stream)) return code;
     event->record = std::make_shared<Operation>();
-    event->record->is_mark = true;
-    engine().submit(*stream, event->record);
+    event->record->kind = Kind::mark;
+    event->capture = stream->capturing() ? stream->capture : nullptr;
+    if (event->capture != nullptr) {
+      event->position = stream->position;
+    } else {
+      engine().submit(*stream, event->record);
+    }
     return vendor::ok;
   });
 }

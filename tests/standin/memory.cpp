@@ -20,7 +20,9 @@ int allocate(void** memory, std::size_t size, Memory kind, int device) {
 
 bool is_start_of(void* memory, bool host) {
   const Block block = state().blocks.of(memory);
-  if (block.kind == Memory::freed) ++state().misuse.double_free;
+  const bool freed = block.kind == Memory::freed || !block.in_use();
+  if (freed) ++state().misuse.double_free;
+  if (freed) return false;
   return host ? block.kind == Memory::pinned : block.kind == Memory::device || block.kind == Memory::managed;
 }
 
@@ -59,10 +61,45 @@ int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
     free->counted += taken;
     counted += taken;
     missing -= taken;
-    if (free->stream != stream.id) engine().submit(stream, std::make_shared<Operation>(), OperationPtr{free->operation});
+    if (free->stream != stream.id) engine().submit(stream, std::make_shared<Operation>(), {free->operation});
   }
   *memory = size == 0 ? nullptr : now.blocks.allocate(size, Memory::device, stream.device, counted);
   return *memory != nullptr || size == 0 ? vendor::ok : vendor::out_of_memory;
+}
+
+/// Allocates in a capture. The address is known at once, and belongs to the graph.
+int allocate_in_graph(void** memory, std::size_t size, Stream& stream) {
+  if (memory == nullptr) return vendor::invalid_value;
+  *memory = size == 0 ? nullptr : state().blocks.reserve(size, stream.device);
+  if (*memory == nullptr) return size == 0 ? vendor::ok : vendor::out_of_memory;
+  auto operation = std::make_shared<Operation>();
+  operation->kind = Kind::allocation;
+  operation->memory = *memory;
+  engine().submit(stream, std::move(operation));
+  return vendor::ok;
+}
+
+/// The free of a block, as an operation.
+OperationPtr make_free(void* memory) {
+  auto operation = std::make_shared<Operation>();
+  operation->kind = Kind::free;
+  operation->memory = memory;
+  operation->touches.push_back({static_cast<const std::byte*>(memory), state().blocks.of(memory).size});
+  operation->run = [memory] {
+    const Lock lock{engine().mutex};
+    if (!state().blocks.release(memory)) ++state().misuse.double_free;
+    std::erase_if(state().pending_frees, [&](const PendingFree& free) { return free.operation->memory == memory; });
+  };
+  return operation;
+}
+
+/// In a capture only memory of a graph can be freed, and only once.
+int free_in_graph(void* memory, Stream& stream) {
+  if (!state().blocks.of(memory).of_graph) return vendor::invalid_value;
+  for (const GraphNode& node : stream.capture->graph->nodes)
+    if (node.work.kind == Kind::free && node.work.memory == memory) return vendor::invalid_value;
+  engine().submit(stream, make_free(memory));
+  return vendor::ok;
 }
 
 }  // namespace
@@ -130,7 +167,9 @@ vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHa
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().pools) return vendor::not_supported;
-    if (!stream->capturing() && breaks_captures()) return vendor::capture_unsupported;
+    if (const vendor::Code code = refusal(*stream)) return code;
+    if (stream->capturing() && vendor::captures_allocations) return allocate_in_graph(memory, size, *stream);
+    if (breaks_captures()) return vendor::capture_unsupported;
     if (stream->thread_default) stream->has_allocated = true;
     return allocate_in_order(memory, size, *stream);
   });
@@ -142,18 +181,15 @@ vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().pools) return vendor::not_supported;
     if (memory == nullptr) return vendor::ok;
-    if (!stream->capturing() && breaks_captures()) return vendor::capture_unsupported;
+    if (const vendor::Code code = refusal(*stream)) return code;
+    if (stream->capturing() && vendor::captures_allocations) return free_in_graph(memory, *stream);
+    if (breaks_captures()) return vendor::capture_unsupported;
     if (!is_start_of(memory, false)) return vendor::invalid_value;
-    const std::size_t size = state().blocks.of(memory).size;
-    auto operation = std::make_shared<Operation>();
-    operation->touches.push_back({static_cast<const std::byte*>(memory), size});
-    operation->run = [memory, self = operation.get()] {
-      const Lock lock{engine().mutex};
-      if (!state().blocks.release(memory)) ++state().misuse.double_free;
-      std::erase_if(state().pending_frees, [&](const PendingFree& free) { return free.operation.get() == self; });
-    };
-    if (!stream->capturing()) state().pending_frees.push_back({operation, stream->id, stream->device, size, 0});
-    engine().submit(*stream, std::move(operation));
+    const Block block = state().blocks.of(memory);
+    const OperationPtr operation = make_free(memory);
+    if (!block.of_graph) state().pending_frees.push_back({operation, stream->id, stream->device, block.size, 0});
+    state().blocks.set_kept(memory, false);
+    engine().submit(*stream, operation);
     return vendor::ok;
   });
 }

@@ -62,6 +62,7 @@ Settings read() {
   s.peers = number_of("STANDIN_PEERS", 1) != 0;
   s.memory_operations = number_of("STANDIN_MEMORY_OPERATIONS", 1) != 0;
   s.reuse_handles = number_of("STANDIN_REUSE_HANDLES", 0) != 0;
+  s.stuck_captures = number_of("STANDIN_STUCK_CAPTURES", 0) != 0;
   s.report = text_of("STANDIN_REPORT", "");
   s.fault = fault_of(text_of("STANDIN_FAULT", ""));
   return s;

@@ -37,6 +37,7 @@ struct Settings {
   bool peers;
   bool memory_operations;
   bool reuse_handles;
+  bool stuck_captures;
   std::string report;
   Fault fault;
 };

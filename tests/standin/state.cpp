@@ -63,36 +63,84 @@ bool Handles<Object>::remove(std::uintptr_t handle, Misuse& misuse) {
 
 template class Handles<Stream>;
 template class Handles<Event>;
+template class Handles<Graph>;
+template class Handles<NodePlace>;
+template class Handles<ExecutableGraph>;
 
 Blocks::Blocks() {
   void* const region = mmap(nullptr, region_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   region_ = next_ = region == MAP_FAILED ? nullptr : static_cast<std::byte*>(region);
 }
 
-void* Blocks::allocate(std::size_t size, Memory kind, int device, std::size_t counted) {
-  const int account = kind == Memory::pinned ? -1 : device;
+bool Blocks::has_room(std::size_t size, Memory kind, int device, std::size_t counted) const {
   const std::size_t limit = settings().memory;
-  const std::size_t used = used_[account] - counted;
-  if (region_ == nullptr || size > limit || used + size > limit) return nullptr;
-  if (pages(size) + page > region_size - static_cast<std::size_t>(next_ - region_)) return nullptr;
-  std::byte* const block = next_;
-  if (mprotect(block, pages(size), PROT_READ | PROT_WRITE) != 0) return nullptr;
-  next_ += pages(size) + page;
-  std::memset(block, 0xCD, std::min(size, std::size_t{1} << 20U));  // so that new memory is not zero
-  blocks_.emplace(block, Block{size, kind, device});
-  used_[account] += size;
+  return size <= limit && used(kind == Memory::pinned ? -1 : device) - counted + size <= limit;
+}
+
+std::byte* Blocks::take_addresses(std::size_t size) {
+  if (region_ == nullptr || pages(size) + page > region_size - static_cast<std::size_t>(next_ - region_)) return nullptr;
+  return std::exchange(next_, next_ + pages(size) + page);
+}
+
+bool Blocks::begin(std::byte* block, const Block& as) {
+  if (mprotect(block, pages(as.size), PROT_READ | PROT_WRITE) != 0) return false;
+  std::memset(block, 0xCD, std::min(as.size, std::size_t{1} << 20U));  // so that new memory is not zero
+  used_[as.kind == Memory::pinned ? -1 : as.device] += as.size;
+  return true;
+}
+
+void Blocks::end(std::byte* block, const Block& as) {
+  used_[as.kind == Memory::pinned ? -1 : as.device] -= as.size;
+  mprotect(block, pages(as.size), PROT_NONE);
+  madvise(block, pages(as.size), MADV_DONTNEED);
+}
+
+void* Blocks::allocate(std::size_t size, Memory kind, int device, std::size_t counted) {
+  if (!has_room(size, kind, device, counted)) return nullptr;
+  std::byte* const block = take_addresses(size);
+  const Block as{size, kind, device};
+  if (block == nullptr || !begin(block, as)) return nullptr;
+  blocks_.emplace(block, as);
   return block;
+}
+
+void* Blocks::reserve(std::size_t size, int device) {
+  std::byte* const block = take_addresses(size);
+  if (block == nullptr) return nullptr;
+  Block as{size, Memory::device, device};
+  as.of_graph = true;
+  blocks_.emplace(block, as);
+  return block;
+}
+
+bool Blocks::begin_use(void* pointer) {
+  Block& block = blocks_.at(bytes(pointer));
+  if (block.uses == 0 && !(has_room(block.size, block.kind, block.device, 0) && begin(static_cast<std::byte*>(pointer), block)))
+    return false;
+  ++block.uses;
+  return true;
 }
 
 bool Blocks::release(void* pointer) {
   const auto found = blocks_.find(bytes(pointer));
-  if (found == blocks_.end() || found->second.registered) return false;
-  const Block& block = found->second;
-  used_[block.kind == Memory::pinned ? -1 : block.device] -= block.size;
-  mprotect(pointer, pages(block.size), PROT_NONE);
-  madvise(pointer, pages(block.size), MADV_DONTNEED);
-  blocks_.erase(found);
+  if (found == blocks_.end() || found->second.registered || !found->second.in_use()) return false;
+  Block& block = found->second;
+  block.kept = false;
+  if (block.of_graph && --block.uses > 0) return true;
+  end(static_cast<std::byte*>(pointer), block);
+  if (!block.of_graph || block.orphaned) blocks_.erase(found);
   return true;
+}
+
+void Blocks::set_kept(const void* pointer, bool kept) {
+  const auto found = blocks_.find(bytes(pointer));
+  if (found != blocks_.end()) found->second.kept = kept;
+}
+
+void Blocks::orphan(void* pointer) {
+  const auto found = blocks_.find(bytes(pointer));
+  found->second.orphaned = true;
+  if (!found->second.in_use()) blocks_.erase(found);
 }
 
 bool Blocks::add_registered(void* pointer, std::size_t size) {
@@ -136,7 +184,8 @@ std::size_t Blocks::used(int device) const {
 }
 
 std::size_t Blocks::live(Memory kind) const {
-  return static_cast<std::size_t>(std::count_if(blocks_.begin(), blocks_.end(), [&](const auto& b) { return b.second.kind == kind; }));
+  return static_cast<std::size_t>(
+      std::count_if(blocks_.begin(), blocks_.end(), [&](const auto& b) { return b.second.kind == kind && b.second.in_use(); }));
 }
 
 State& state() {

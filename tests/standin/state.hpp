@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "graph.hpp"
 #include "vendor.hpp"
 
 namespace standin {
@@ -63,6 +64,7 @@ struct Event {
   bool timed = false;
   OperationPtr record;  // null: never recorded
   CapturePtr capture;   // null: recorded outside of a capture
+  Position position;    // in that capture
 };
 
 enum class Memory { pageable, pinned, device, managed, freed };
@@ -72,6 +74,12 @@ struct Block {
   Memory kind = Memory::pageable;
   int device = 0;
   bool registered = false;  // memory of the program, which it has registered
+  bool of_graph = false;    // memory of an allocation node, whose address is fixed but which is in use only from a launch to the free
+  std::size_t uses = 0;     // of memory of a graph: the launches that have not come to the free
+  bool kept = false;        // of memory of a graph: no free is enqueued
+  bool orphaned = false;    // of memory of a graph: the graph is gone
+
+  [[nodiscard]] bool in_use() const { return !of_graph || uses > 0; }
 };
 
 /// Addresses of blocks are never reused, and a freed block is inaccessible. So every access through a stale pointer crashes.
@@ -80,7 +88,14 @@ class Blocks {
   Blocks();
   /// Returns null if there is no room. `counted` bytes of pending frees are considered free.
   void* allocate(std::size_t size, Memory kind, int device, std::size_t counted = 0);
+  /// Returns an address for an allocation node, or null. begin_use() makes the memory accessible.
+  void* reserve(std::size_t size, int device);
+  bool begin_use(void* pointer);  // false: no room
+  /// Frees a block. Memory of a graph ends one use.
   bool release(void* pointer);
+  /// Of memory of a graph: whether no free is enqueued.
+  void set_kept(const void* pointer, bool kept);
+  void orphan(void* pointer);
   bool add_registered(void* pointer, std::size_t size);  // false: overlaps a block
   bool remove_registered(void* pointer);
   [[nodiscard]] Block of(const void* pointer) const;
@@ -91,6 +106,10 @@ class Blocks {
 
  private:
   [[nodiscard]] bool inside(const void* pointer) const;
+  [[nodiscard]] bool has_room(std::size_t size, Memory kind, int device, std::size_t counted) const;
+  std::byte* take_addresses(std::size_t size);
+  bool begin(std::byte* block, const Block& as);
+  void end(std::byte* block, const Block& as);
   std::byte* region_;
   std::byte* next_;
   std::map<const std::byte*, Block> blocks_;
@@ -100,6 +119,10 @@ class Blocks {
 struct State {
   Handles<Stream> streams{0x10000};
   Handles<Event> events{0x20000};
+  Handles<Graph> graphs{0x30000};
+  Handles<NodePlace> nodes{0x40000};
+  Handles<ExecutableGraph> executables{0x50000};
+  std::vector<ExecutablePtr> dying;  // executable graphs that were destroyed while they ran
   Blocks blocks;
   Misuse misuse;
   std::set<std::pair<int, int>> peers;
@@ -107,6 +130,7 @@ struct State {
   std::vector<CapturePtr> captures;
   std::vector<PendingFree> pending_frees;  // oldest first
   std::uint64_t next_stream_id = 1;
+  std::uint64_t next_capture = 1;
   long calls = 0;
   bool sticky = false;
   bool faulted = false;
@@ -134,6 +158,12 @@ inline CapturePtr captured_beside(const Stream& stream) {
 inline vendor::Code break_capture(Capture& capture, vendor::Code code) {
   capture.broken = true;
   return code;
+}
+
+/// What a call that would enqueue work on the stream returns instead; `ok` if it may go on.
+inline vendor::Code refusal(const Stream& stream) {
+  if (const CapturePtr capture = captured_beside(stream)) return break_capture(*capture, vendor::capture_implicit);
+  return stream.capturing() && stream.capture->broken ? vendor::capture_invalidated : vendor::ok;
 }
 
 /// The state of a thread.

@@ -14,10 +14,11 @@ namespace {
 int submit_host_function(vendor::StreamHandle handle, std::function<void()> function) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
-  if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
+  if (const vendor::Code code = refusal(*stream)) return code;
   auto operation = std::make_shared<Operation>();
+  operation->kind = Kind::host_function;
   operation->run = std::move(function);
-  operation->is_host_function = operation->opaque = true;
+  operation->opaque = true;
   engine().submit(*stream, std::move(operation));
   return vendor::ok;
 }
@@ -49,7 +50,11 @@ vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsign
 vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
   return call(Call::releases, [&](Lock&) {
     State& now = state();
-    return now.streams.remove(reinterpret_cast<std::uintptr_t>(handle), now.misuse) ? vendor::ok : vendor::invalid_handle;
+    const StreamPtr stream = now.streams.find(reinterpret_cast<std::uintptr_t>(handle), now.misuse);
+    if (stream == nullptr) return vendor::invalid_handle;
+    break_capture_without(*stream);
+    now.streams.remove(reinterpret_cast<std::uintptr_t>(handle), now.misuse);
+    return vendor::ok;
   });
 }
 
@@ -104,84 +109,6 @@ vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* fla
   });
 }
 
-vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::CaptureStatus* status) {
-  return call([&](Lock&) {
-    const StreamPtr stream = state().stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;  // this call does not break that capture
-    *status = !stream->capturing()      ? API(StreamCaptureStatusNone)
-              : stream->capture->broken ? API(StreamCaptureStatusInvalidated)
-                                        : API(StreamCaptureStatusActive);
-    return vendor::ok;
-  });
-}
-
-vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
-  return call([&](Lock&) {
-    if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) || *mode > API(StreamCaptureModeRelaxed)) return vendor::invalid_value;
-    *mode = static_cast<vendor::CaptureMode>(std::exchange(this_thread().capture_mode, static_cast<int>(*mode)));
-    return vendor::ok;
-  });
-}
-
-vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode mode) {
-  return call([&](Lock&) {
-    const StreamPtr stream = state().stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (stream->kind == StreamKind::legacy) return vendor::capture_unsupported;
-    if (stream->capturing()) return vendor::invalid_value;
-    stream->capture =
-        std::make_shared<Capture>(Capture{stream->id, stream->kind == StreamKind::blocking, static_cast<int>(mode), &this_thread()});
-    state().captures.push_back(stream->capture);
-    return vendor::ok;
-  });
-}
-
-// The handle of a graph is its number of nodes plus one, because the stand-in never runs graphs.
-vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
-  return call([&](Lock&) {
-    const StreamPtr stream = state().stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    *graph = nullptr;
-    if (!stream->capturing() || stream->capture->origin != stream->id) return vendor::capture_unmatched;
-    Capture& capture = *stream->capture;
-    capture.ended = true;
-    if (capture.broken) return vendor::capture_invalidated;
-    *graph = reinterpret_cast<vendor::Graph>(capture.nodes + 1);
-    return vendor::ok;
-  });
-}
-
-vendor::Error API(GraphGetNodes)(vendor::Graph graph, vendor::GraphNode*, std::size_t* count) {
-  return call([&](Lock&) {
-    if (graph == nullptr || count == nullptr) return vendor::invalid_value;
-    *count = reinterpret_cast<std::uintptr_t>(graph) - 1;
-    return vendor::ok;
-  });
-}
-
-vendor::Error API(GraphDestroy)(vendor::Graph) {
-  return call(Call::releases, [&](Lock&) { return vendor::ok; });
-}
-
-vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event, unsigned int flags) {
-  return call([&](Lock&) {
-    const StreamPtr stream = state().stream(handle);
-    const auto found = state().event(event);
-    if (stream == nullptr || found == nullptr) return vendor::invalid_handle;
-    if (flags != 0) return vendor::invalid_value;
-    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
-    if (found->capture != nullptr && !found->capture->ended) {
-      if (stream->capturing() && stream->capture != found->capture) return vendor::capture_merge;
-      stream->capture = found->capture;
-      return vendor::ok;
-    }
-    if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_isolation);
-    if (found->record != nullptr) engine().submit(*stream, std::make_shared<Operation>(), found->record);
-    return vendor::ok;
-  });
-}
-
 #ifdef STANDIN_CUDA
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
@@ -202,6 +129,9 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
 hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function, void* data, unsigned int flags) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr || flags != 0) return vendor::invalid_value;
+    const StreamPtr stream = state().stream(handle);
+    // AMD's runtime does not capture this call, but runs it at once (5.2).
+    if (stream != nullptr && stream->capturing()) return vendor::capture_unsupported;
     return submit_host_function(handle, [=] { function(handle, hipSuccess, data); });
   });
 }

@@ -23,6 +23,8 @@ using CaptureStatus = API(StreamCaptureStatus);
 using CaptureMode = API(StreamCaptureMode);
 using Graph = API(Graph_t);
 using GraphNode = API(GraphNode_t);
+using Executable = API(GraphExec_t);
+using NodeType = API(GraphNodeType);
 using MemoryPool = API(MemPool_t);
 using MemoryAccess = API(MemAccessDesc);
 
@@ -31,6 +33,8 @@ inline constexpr const char* priorities = "0,-5";
 inline constexpr bool success_clears_last_error = false;
 inline constexpr bool not_ready_is_last_error = false;  // seen on an H200, driver 580, CUDA 13.0
 inline constexpr bool null_stream_has_flags = true;
+inline constexpr bool running_graphs_may_be_destroyed = true;
+inline constexpr bool captures_allocations = true;
 using Attribute = cudaDeviceAttr;
 using MemoryPoolAttribute = cudaMemPoolAttr;
 #else
@@ -39,6 +43,8 @@ inline constexpr const char* priorities = "1,-1";
 inline constexpr bool success_clears_last_error = HIP_VERSION < 70000000;
 inline constexpr bool not_ready_is_last_error = HIP_VERSION < 70000000;
 inline constexpr bool null_stream_has_flags = false;
+inline constexpr bool running_graphs_may_be_destroyed = false;
+inline constexpr bool captures_allocations = HIP_VERSION >= 50500000;
 using Attribute = hipDeviceAttribute_t;
 using MemoryPoolAttribute = hipMemPoolAttr;
 #endif
@@ -54,6 +60,7 @@ enum Code : int {
   no_context = 201,
   peer_access_unsupported = 217,
   invalid_handle = 400,
+  illegal_state = 401,
   not_ready = 600,
   peer_access_already_enabled = 704,
   peer_access_not_enabled = 705,
@@ -65,9 +72,12 @@ enum Code : int {
   capture_invalidated = 901,
   capture_merge = 902,
   capture_unmatched = 903,
+  capture_unjoined = 904,
   capture_isolation = 905,
   capture_implicit = 906,
   captured_event = 907,
+  capture_wrong_thread = 908,
+  graph_update_failure = 910,
 };
 
 }  // namespace standin::vendor

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The calls for graphs and executable graphs.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "calls.hpp"
+
+using namespace standin;
+
+namespace {
+
+template <class Handle>
+std::uintptr_t number_of(Handle handle) {
+  return reinterpret_cast<std::uintptr_t>(handle);
+}
+
+GraphPtr graph_of(vendor::Graph handle) { return state().graphs.find(number_of(handle), state().misuse); }
+
+ExecutablePtr executable_of(vendor::Executable handle) { return state().executables.find(number_of(handle), state().misuse); }
+
+vendor::NodeType type_of(Kind kind) {
+  switch (kind) {
+    case Kind::copy:
+#if defined STANDIN_HIP && HIP_VERSION < 50300000
+      return hipGraphNodeTypeMemcpy1D;
+#else
+      return API(GraphNodeTypeMemcpy);
+#endif
+    case Kind::fill:
+      return API(GraphNodeTypeMemset);
+    case Kind::host_function:
+      return API(GraphNodeTypeHost);
+#if !defined STANDIN_HIP || HIP_VERSION >= 50500000
+    case Kind::allocation:
+      return API(GraphNodeTypeMemAlloc);
+    case Kind::free:
+      return API(GraphNodeTypeMemFree);
+#endif
+    case Kind::graph:
+      return API(GraphNodeTypeGraph);
+    default:
+      return API(GraphNodeTypeEmpty);
+  }
+}
+
+/// Stores at most `count` of the values. Without a place for them: how many there are.
+template <class Value>
+void store(const std::vector<Value>& values, Value* to, std::size_t& count) {
+  if (to == nullptr) {
+    count = values.size();
+    return;
+  }
+  const std::size_t stored = std::min(count, values.size());
+  std::copy_n(values.begin(), stored, to);
+  std::fill(to + stored, to + count, nullptr);
+  count = stored;
+}
+
+int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode* to, std::size_t* count) {
+  const GraphPtr graph = graph_of(handle);
+  if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr)) return vendor::invalid_value;
+  std::vector<vendor::GraphNode> earlier, later;
+  for (const GraphNode& node : graph->nodes)
+    for (const std::size_t before : node.before) {
+      earlier.push_back(reinterpret_cast<vendor::GraphNode>(graph->nodes[before].handle));
+      later.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
+    }
+  std::size_t room = *count;
+  store(earlier, from, room);
+  store(later, to, *count);
+  return vendor::ok;
+}
+
+/// Whether an executable graph can take over the other's arguments. Memory that a graph allocates has a place of its own in each.
+bool same_shape(const Graph& one, const Graph& other) {
+  return !has_allocations(one) &&
+         std::equal(one.nodes.begin(), one.nodes.end(), other.nodes.begin(), other.nodes.end(), [](const GraphNode& a, const GraphNode& b) {
+           return a.work.kind == b.work.kind && a.work.shape == b.work.shape && a.device == b.device && a.before == b.before &&
+                  (a.child == nullptr || same_shape(*a.child, *b.child));
+         });
+}
+
+int update(vendor::Executable executable, vendor::Graph graph) {
+  const ExecutablePtr changed = executable_of(executable);
+  const GraphPtr from = graph_of(graph);
+  if (changed == nullptr || from == nullptr) return vendor::invalid_value;
+  if (!same_shape(*changed->graph, *from)) return vendor::graph_update_failure;
+  changed->graph = std::make_shared<Graph>(*from);
+  return vendor::ok;
+}
+
+bool is_running(const ExecutableGraph& executable) { return executable.last != nullptr && !executable.last->done; }
+
+int destroy(vendor::Executable handle) {
+  State& now = state();
+  std::erase_if(now.dying, [](const ExecutablePtr& executable) { return !is_running(*executable); });
+  const ExecutablePtr executable = executable_of(handle);
+  if (executable == nullptr || !now.executables.remove(number_of(handle), now.misuse)) return vendor::invalid_value;
+  if (!is_running(*executable)) return vendor::ok;
+  if (!vendor::running_graphs_may_be_destroyed) {
+    std::fputs("stand-in: an executable graph is destroyed while it runs: AMD's runtime breaks here\n", stderr);
+    std::abort();
+  }
+  now.dying.push_back(executable);
+  return vendor::ok;
+}
+
+}  // namespace
+
+extern "C" {
+
+vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes, std::size_t* count) {
+  return call([&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || count == nullptr) return vendor::invalid_value;
+    std::vector<vendor::GraphNode> all;
+    for (const GraphNode& node : graph->nodes) all.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
+    store(all, nodes, *count);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
+  return call([&](Lock&) {
+    const auto place = state().nodes.find(number_of(handle), state().misuse);
+    if (place == nullptr || type == nullptr) return vendor::invalid_value;
+    *type = type_of(place->graph->nodes[place->number].work.kind);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphDestroy)(vendor::Graph handle) {
+  return call(Call::releases, [&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr) return vendor::invalid_value;
+    forget(number_of(handle), *graph);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle, unsigned long long flags) {
+  return call(Call::makes, [&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || executable == nullptr || flags > 1) return vendor::invalid_value;
+    auto made = std::make_shared<ExecutableGraph>();
+    made->graph = std::make_shared<Graph>(*graph);
+    made->frees_at_launch = flags == API(GraphInstantiateFlagAutoFreeOnLaunch);
+    *executable = reinterpret_cast<vendor::Executable>(state().executables.add(std::move(made)));
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphLaunch)(vendor::Executable handle, vendor::StreamHandle on) {
+  return call([&](Lock&) -> int {
+    const ExecutablePtr executable = executable_of(handle);
+    const StreamPtr stream = state().stream(on);
+    if (executable == nullptr) return vendor::invalid_value;
+    if (stream == nullptr) return vendor::invalid_handle;
+    if (const vendor::Code code = refusal(*stream)) return code;
+    return launch(*executable, *stream);
+  });
+}
+
+vendor::Error API(GraphExecDestroy)(vendor::Executable handle) {
+  return call(Call::releases, [&](Lock&) { return destroy(handle); });
+}
+
+#ifdef STANDIN_CUDA
+
+#if CUDART_VERSION >= 12000
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result) {
+  return call([&](Lock&) {
+    const int code = update(executable, graph);
+    result->result = code == vendor::ok ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
+    return code;
+  });
+}
+#endif
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+#else
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) {
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+#if CUDART_VERSION >= 12030
+cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+#endif
+#endif
+
+#else
+
+hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t*, hipGraphExecUpdateResult* result) {
+  return call([&](Lock&) {
+    const int code = update(executable, graph);
+    *result = code == vendor::ok ? hipGraphExecUpdateSuccess : hipGraphExecUpdateErrorTopologyChanged;
+    return code;
+  });
+}
+
+hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to, std::size_t* count) {
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+
+hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* nodes, std::size_t* count) {
+  return call([&](Lock&) {
+    const auto place = state().nodes.find(number_of(handle), state().misuse);
+    if (place == nullptr || count == nullptr) return vendor::invalid_value;
+    std::vector<hipGraphNode_t> later;
+    for (const GraphNode& node : place->graph->nodes)
+      if (std::find(node.before.begin(), node.before.end(), place->number) != node.before.end())
+        later.push_back(reinterpret_cast<hipGraphNode_t>(node.handle));
+    store(later, nodes, *count);
+    return vendor::ok;
+  });
+}
+
+hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle, const hipGraphNode_t* before, std::size_t count,
+                               const hipHostNodeParams* what) {
+  return call(Call::makes, [&](Lock&) {
+    State& now = state();
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr) return vendor::invalid_value;
+    GraphNode made;
+    made.work.kind = Kind::host_function;
+    made.work.opaque = true;
+    made.work.run = [function = what->fn, data = what->userData] { function(data); };
+    made.device = this_thread().device;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto place = now.nodes.find(number_of(before[i]), now.misuse);
+      if (place == nullptr || place->graph != graph) return vendor::invalid_value;
+      made.before.push_back(place->number);
+    }
+    *node = reinterpret_cast<hipGraphNode_t>(graph->nodes[append(graph, std::move(made))].handle);
+    return vendor::ok;
+  });
+}
+
+#endif
+
+}  // extern "C"

@@ -73,6 +73,8 @@ class EventBase {
   };
 
   void require_valid(const char* operation) const;
+  /// What the host may ask about; null if nothing was recorded. @throws errc::capture for an event that was recorded in a capture
+  [[nodiscard]] native::event handle_for_host(const char* operation) const;
   void record_on_fresh(Slot& slot);
   void discard() noexcept;
   void give_away(native::event event, int device) const noexcept;
@@ -81,6 +83,7 @@ class EventBase {
   // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
   std::atomic<native::event> handle_{};
   std::atomic<bool> recorded_{false};
+  std::atomic<bool> captured_{false};  // recorded in a capture
   std::atomic<short> device_{-1};
   EventOptions options_;
   bool timed_;

@@ -41,9 +41,17 @@ native::event recorded_event(const EventBase& event, const char* operation) {
   return Access::recorded(event);
 }
 
+native::event EventBase::handle_for_host(const char* operation) const {
+  const native::event event = recorded_event(*this, operation);
+  if (captured_.load(std::memory_order_relaxed)) [[unlikely]]
+    throw_error(errc::capture, operation, "the event was recorded in a capture: it marks a place in a graph");
+  return event;
+}
+
 EventBase::EventBase(EventBase&& other) noexcept
     : handle_{other.handle_.exchange({}, std::memory_order_relaxed)},
       recorded_{other.recorded_.exchange(false, std::memory_order_relaxed)},
+      captured_{other.captured_.load(std::memory_order_relaxed)},
       device_{other.device_.load(std::memory_order_relaxed)},
       options_{other.options_},
       timed_{other.timed_},
@@ -55,6 +63,7 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
   discard();
   handle_.store(other.handle_.exchange({}, std::memory_order_relaxed), std::memory_order_relaxed);
   recorded_.store(other.recorded_.exchange(false, std::memory_order_relaxed), std::memory_order_relaxed);
+  captured_.store(other.captured_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   device_.store(other.device_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   options_ = other.options_;
   origin_ = other.origin_;
@@ -125,6 +134,7 @@ void EventBase::record(StreamRef stream) {
     call.check(backend::event_record(event, call.handle()));
   else
     record_on_fresh(call.slot());
+  captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
   tell_record(call.slot(), handle_.load(std::memory_order_relaxed));
   recorded_.store(true, std::memory_order_release);
 }
@@ -132,14 +142,14 @@ void EventBase::record(StreamRef stream) {
 bool EventBase::query() const {
   constexpr const char* operation = "ask whether an event has happened";
   enter(operation);
-  const native::event event = recorded_event(*this, operation);
+  const native::event event = handle_for_host(operation);
   return event == nullptr || poll(event, operation);
 }
 
 void EventBase::synchronize() const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
-  const native::event event = recorded_event(*this, operation);
+  const native::event event = handle_for_host(operation);
   if (event == nullptr) return;
   check(backend::event_synchronize(event), operation);
   tell_complete(event);
@@ -148,7 +158,7 @@ void EventBase::synchronize() const {
 bool EventBase::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
-  const native::event event = recorded_event(*this, operation);
+  const native::event event = handle_for_host(operation);
   return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
 }
 
@@ -190,8 +200,8 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
 std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {
   constexpr const char* operation = "measure the time between events";
   enter(operation);
-  const native::event from = recorded_event(start, operation);
-  const native::event to = recorded_event(stop, operation);
+  const native::event from = start.handle_for_host(operation);
+  const native::event to = stop.handle_for_host(operation);
   if (from == nullptr || to == nullptr)
     throw_error(errc::invalid_argument, operation, from == nullptr ? "the start was never recorded" : "the stop was never recorded");
   if (start.device_.load(std::memory_order_relaxed) != stop.device_.load(std::memory_order_relaxed))

@@ -23,7 +23,10 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
+constexpr const char* captured = "the stream is being captured: nothing runs before the graph is launched";
+
 [[nodiscard]] bool poll(const StreamCall& call) {
+  if (if_captures_met()) refuse_in_capture(call.slot(), call.operation(), captured);  // the runtime's refusal would end the capture
   if (!has_finished(call.slot(), call.operation())) return false;
   tell_complete(call.slot());
   complete_requested_mark(call.slot());
@@ -34,7 +37,7 @@ constexpr const char* waiting = "wait for a stream";
 
 /// While a stream is being captured, the host cannot wait for it. @throws errc::capture
 void refuse_in_capture(const StreamCall& call) {
-  refuse_in_capture(call.slot(), call.operation(), "the stream is being captured: nothing runs before the graph is launched");
+  refuse_in_capture(call.slot(), call.operation(), captured);
 }
 
 /// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device

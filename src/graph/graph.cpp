@@ -9,6 +9,7 @@
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/host_functions.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
@@ -17,6 +18,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -47,26 +49,47 @@ void destroy_handles(GraphState* state) noexcept {
   if (state->graph != nullptr) succeeded_or_forget(backend::graph_destroy(state->graph));
 }
 
-/// Destroys the host functions in a host function, as those are that run once; the handles have to wait for a thread that may use them.
-void finish(void* data) noexcept {
-  GraphState* const state = static_cast<GraphState*>(data);
-  in_host_function = true;
-  state->functions = nullptr;
-  in_host_function = false;
-  postpone({[](const Postponed& item) noexcept { destroy_handles(static_cast<GraphState*>(item.handle)); }, state, state->device});
-}
-
-/// Destroys the graph once its launches are complete: at once if there were none. If that can never be known, it is kept for good.
-void destroy_after_launches(GraphState* state) noexcept {
-  if (state->last.slot == nullptr) {
+/// Requires: the graph's launches are complete.
+struct FinishGraph {
+  void operator()(GraphState* state) const noexcept {
     state->functions = nullptr;
-    return destroy_handles(state);
+    release(
+        Postponed{[](const Postponed& item) noexcept { destroy_handles(static_cast<GraphState*>(item.handle)); }, state, state->device});
   }
+};
+using CompleteGraph = std::unique_ptr<GraphState, FinishGraph>;
+
+/// Enqueued behind a graph's launches. It destroys the graph when it is destroyed itself, after it has run or in place of that.
+struct Finish {
+  CompleteGraph graph{};
+  void operator()() const noexcept {}
+};
+
+/// False if that failed.
+[[nodiscard]] bool enqueue_finish(GraphState* state) noexcept {
   const ScopedDevice on{state->device, ScopedDevice::no_throw};
   const native::stream own = take_own_stream(state->device);
-  const bool waits = own != nullptr && make_wait(own, state->last, InCapture::never);
+  if (own == nullptr || !make_wait(own, state->last, InCapture::never)) return false;
+  auto* const finish = new (std::nothrow) HostFunctionOf<Finish>{Finish{}};
+  if (finish == nullptr) return false;
+  count_up(counters.host_functions_made);
+  finish->function.graph.reset(state);
+  const OwnedFunction refused = try_launch(own, state->device, OwnedFunction{finish});
+  if (refused != nullptr) static_cast<void>(finish->function.graph.release());
+  return refused == nullptr;
+}
+
+/// Destroys the graph once its launches are complete: at once if there were none. If that can never be known, all but its host functions is
+/// kept for good.
+void destroy_after_launches(GraphState* state) noexcept {
+  if (state->last.slot == nullptr) return FinishGraph{}(state);
+  const bool is_enqueued = enqueue_finish(state);
   end_use(state->last);
-  if (waits) succeeded_or_forget(backend::launch_host_func(own, finish, state));
+  if (is_enqueued) return;
+  if (!are_captures_open() && wait_for_device(state->device))
+    FinishGraph{}(state);
+  else
+    state->functions->discard();
 }
 
 void release_graph(GraphState* state) noexcept {
@@ -105,11 +128,12 @@ void note_use(GraphState& state, StreamUse stream) {
 /// Ends the native capture. @throws errc::capture
 [[nodiscard]] native::graph end_native(const StreamCall& call, std::uint64_t number) {
   std::uint64_t active = 0;
-  succeeded_or_forget(backend::stream_capture_number(call.handle(), active));
+  call.check(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
-  const backend::status s = backend::stream_end_capture(call.handle(), graph);
+  const backend::status s = end_native_capture(call.handle(), graph);
   close_capture(number);
   if (s == backend::ok) return graph;
+  if (backend::classify(s) != errc::capture) throw_status(s, ending);
   backend::forget_error(s);
   throw_error(errc::capture, ending,
               active == number ? "work of another stream was not joined: let the captured stream wait for that stream before the end"
@@ -186,14 +210,13 @@ void begin_capture(StreamRef stream) {
   refuse_in_capture(call.slot(), beginning, "the stream is being captured already");
   OpenCapture capture{{&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()};
   note_capture();
-  call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
   try {
+    call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
     std::uint64_t number = 0;
     call.check(backend::stream_capture_number(call.handle(), number));
     open_capture(number, std::move(capture));
-  } catch (...) {
-    native::graph graph{};
-    if (succeeded_or_forget(backend::stream_end_capture(call.handle(), graph))) succeeded_or_forget(backend::graph_destroy(graph));
+  } catch (...) {  // the first call may have taken effect all the same
+    discard_native_capture(call.handle());
     throw;
   }
 }

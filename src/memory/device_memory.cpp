@@ -98,13 +98,6 @@ struct FreeRequest {
   return is_enqueued;
 }
 
-/// Waits again if the first wait fails: an error of earlier work may be reported only once. False if work may still run on the device; then
-/// the memory is leaked.
-[[nodiscard]] bool wait_for_device(int device) noexcept {
-  const ScopedDevice on{device, ScopedDevice::no_throw};
-  return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
-}
-
 [[nodiscard]] bool has_captured_user(const FreeRequest& request) noexcept {
   return std::any_of(request.others, request.others + request.count, [](StreamRef user) {
     const HeldStream held{use_of(user)};
@@ -112,7 +105,7 @@ struct FreeRequest {
   });
 }
 
-/// Waits for the devices of all users, and frees the memory then. The plain free would wait for its own device if the memory came from a
+/// Waits for the devices of all users, and frees the memory then; leaks it if work may still run. The plain free would wait for its own device if the memory came from a
 /// plain allocation, and for nothing if the memory came from a pool.
 void free_after_wait(const FreeRequest& request) noexcept {
   bool is_complete = true;

@@ -28,14 +28,21 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
   const StreamUse stream = called.graph.launched_by(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
+  OwnedFunction function = called.take();
+  if (function == nullptr) return;
   in_host_function = true;
   checker::host_function_stream = stream.id;
   try {
-    called.function->run(*called.function);
+    function->run(*function);
   } catch (...) {
     keep_failure(stream.slot, stream.id, std::current_exception(), 0);
   }
   in_host_function = false;
+  called.function.store(function.release(), std::memory_order_release);
+}
+
+void GraphFunctions::discard() noexcept {
+  for (Function& each : functions_) static_cast<void>(each.take());
 }
 
 StreamUse GraphFunctions::launched_by(std::uint64_t number) noexcept {
@@ -108,11 +115,22 @@ std::uint64_t capture_begun_on(StreamUse stream) noexcept {
   return found == all.end() ? 0 : found->first;
 }
 
+backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept {
+  const backend::status s = backend::stream_end_capture(stream, graph);
+  if (s == backend::ok || capture_state(stream) != CaptureState::active) return s;
+  backend::forget_error(s);
+  return backend::stream_end_capture(stream, graph);
+}
+
+void discard_native_capture(native::stream stream) noexcept {
+  native::graph graph{};
+  if (succeeded_or_forget(end_native_capture(stream, graph))) succeeded_or_forget(backend::graph_destroy(graph));
+}
+
 void abandon_capture(StreamUse stream) noexcept {
   const std::uint64_t number = capture_begun_on(stream);
   if (number == 0) return;
-  native::graph graph{};
-  if (succeeded_or_forget(backend::stream_end_capture(stream.slot->handle, graph))) succeeded_or_forget(backend::graph_destroy(graph));
+  discard_native_capture(stream.slot->handle);
   close_capture(number);
 }
 

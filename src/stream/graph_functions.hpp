@@ -30,6 +30,8 @@ class GraphFunctions {
   [[nodiscard]] bool is_empty() const noexcept { return functions_.empty(); }
   /// Adds a node to the stream's capture, which calls the function.
   void capture(const StreamCall& call, OwnedFunction function);
+  /// Destroys the functions; nodes that are still called do nothing then. One that runs at the moment stays.
+  void discard() noexcept;
   ///@{ Around a launch. Requires: no two launches overlap. @throws std::bad_alloc
   void begin_launch(StreamUse stream);
   void undo_launch() noexcept;
@@ -37,8 +39,12 @@ class GraphFunctions {
 
  private:
   struct Function {
-    Function(OwnedFunction owned, GraphFunctions& of) noexcept : function{std::move(owned)}, graph{of} {}
-    OwnedFunction function;
+    Function(OwnedFunction owned, GraphFunctions& of) noexcept : function{owned.release()}, graph{of} {}
+    Function(const Function&) = delete;
+    Function& operator=(const Function&) = delete;
+    ~Function() { static_cast<void>(take()); }
+    [[nodiscard]] OwnedFunction take() noexcept { return OwnedFunction{function.exchange(nullptr, std::memory_order_acq_rel)}; }
+    sync::Atomic<HostFunction*> function;  // null while it runs
     GraphFunctions& graph;
     sync::Atomic<std::uint64_t> runs{0};
   };
@@ -73,6 +79,10 @@ void open_capture(std::uint64_t number, OpenCapture capture);
 /// The number of the capture that was begun on the stream; 0 if there is none.
 [[nodiscard]] std::uint64_t capture_begun_on(StreamUse stream) noexcept;
 void close_capture(std::uint64_t number) noexcept;
+/// Ends the stream's native capture: tries again if that fails once. After an error `graph` is null. Requires: as abandon_capture().
+[[nodiscard]] backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept;
+/// The same for a graph that nobody wants.
+void discard_native_capture(native::stream stream) noexcept;
 /// Ends the capture that was begun on the stream, if there is one: the stream is about to be destroyed. Requires: its device is current.
 void abandon_capture(StreamUse stream) noexcept;
 

@@ -21,6 +21,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -83,16 +84,25 @@ void run_ticket(void* data) noexcept {
   run_and_destroy(std::move(function));
 }
 
-void launch_ticket(const StreamCall& call, OwnedFunction function) {
+/// After an error the function is the caller's again, unless it has been discarded meanwhile. @throws std::bad_alloc
+[[nodiscard]] backend::status launch_ticket(native::stream stream, int device, OwnedFunction& function) {
   Ticket* const ticket = take_ticket();
-  ticket->device.store(call.slot().device, std::memory_order_relaxed);
+  ticket->device.store(device, std::memory_order_relaxed);
   ticket->function.store(function.release(), std::memory_order_release);
-  const backend::status s = backend::launch_host_func(call.handle(), run_ticket, ticket);
+  const backend::status s = backend::launch_host_func(stream, run_ticket, ticket);
   if (s == backend::ok) [[likely]]
-    return;
+    return s;
   function.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
   if (function != nullptr) UnusedTickets::give(ticket);
-  throw_status(s, call.operation());
+  return s;
+}
+
+/// As launch_ticket().
+[[nodiscard]] backend::status launch_native(native::stream stream, int device, OwnedFunction& function) {
+  if (backend::forgets_host_functions()) return launch_ticket(stream, device, function);
+  const backend::status s = backend::launch_host_func(stream, run_function, function.get());
+  if (s == backend::ok) static_cast<void>(function.release());
+  return s;
 }
 
 /// In a capture the function becomes a node of the graph, which owns it.
@@ -117,9 +127,14 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   function->label = host_function_label;
   if (is_capturing(call.slot(), call.operation())) [[unlikely]]
     return capture_function(call, std::move(function));
-  if (backend::forgets_host_functions()) return launch_ticket(call, std::move(function));
-  call.check(backend::launch_host_func(call.handle(), run_function, function.get()));
-  static_cast<void>(function.release());
+  call.check(launch_native(call.handle(), call.slot().device, function));
+}
+
+OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept try {
+  succeeded_or_forget(launch_native(stream, device, function));
+  return function;
+} catch (const std::bad_alloc&) {  // before it is enqueued
+  return function;
 }
 
 void discard_host_functions(int device) noexcept {

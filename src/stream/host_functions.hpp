@@ -22,6 +22,9 @@ struct DestroyHostFunction {
 };
 using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 
+/// Enqueues the function on a stream of the library's own, of that device. Gives the function back if that fails.
+[[nodiscard]] OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept;
+
 /// Destroys the functions that wait in the streams of a device. Requires: the device is lost.
 void discard_host_functions(int device) noexcept;
 

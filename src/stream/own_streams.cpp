@@ -46,6 +46,11 @@ constinit std::array<OwnStreams, max_devices> own_streams{};
 
 native::stream take_own_stream(int device) noexcept { return own_streams[static_cast<std::size_t>(device)].take(device); }
 
+bool wait_for_device(int device) noexcept {
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
+}
+
 bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
   if (const HeldStream held{use}) {
     if (!held.is_reachable()) return false;

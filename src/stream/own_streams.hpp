@@ -12,6 +12,10 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// up little else. Null if no stream could be created.
 [[nodiscard]] native::stream take_own_stream(int device) noexcept;
 
+/// Waits for all work of the device; again if the first wait fails, since an error of earlier work may be reported only once. False if work
+/// may still run.
+[[nodiscard]] bool wait_for_device(int device) noexcept;
+
 /// Makes later work of the stream wait for the work that the use stands for. False if that cannot be done.
 [[nodiscard]] bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept;
 

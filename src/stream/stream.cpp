@@ -36,9 +36,7 @@ constexpr const char* captured = "the stream is being captured: nothing runs bef
 constexpr const char* waiting = "wait for a stream";
 
 /// While a stream is being captured, the host cannot wait for it. @throws errc::capture
-void refuse_in_capture(const StreamCall& call) {
-  refuse_in_capture(call.slot(), call.operation(), captured);
-}
+void refuse_in_capture(const StreamCall& call) { refuse_in_capture(call.slot(), call.operation(), captured); }
 
 /// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device
 /// current again.

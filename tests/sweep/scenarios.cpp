@@ -574,7 +574,7 @@ void pinned_given_back(Checker& c, bool stream_ends) {
 void pinned_given_back_first(Checker& c) { pinned_given_back(c, false); }
 void pinned_given_back_last(Checker& c) { pinned_given_back(c, true); }
 
-/// Calls the vendor's function. The library itself has no functions for captures.
+/// Calls the vendor's function: these captures are not the library's.
 template <class... Arguments>
 int vendor(const std::string& name, Arguments... arguments) {
   void* function = dlsym(RTLD_DEFAULT, ("cuda" + name).c_str());
@@ -638,6 +638,43 @@ void captures(Checker& c) {
   static_cast<void>(vendor("GetLastError"));
   if (c.sound()) c.require(ended == 0 || failed_here, "the capture is broken");
   if (!c.attempt("synchronize", [&] { captured->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
+/// A capture that fails leaves no stream captured, and works when it is repeated.
+void graphs(Checker& c) {
+  c.keeps_streams(2);  // on which graphs are destroyed that may be under way
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> stream, side;
+  std::optional<PinnedBuffer<int>> source, result;
+  std::optional<DeviceBuffer<int>> there;
+  std::optional<Graph> graph;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  if (!c.attempt("Stream", [&] { side.emplace(); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { source.emplace(64U); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { result.emplace(64U); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *stream); })) return;
+  std::fill(source->begin(), source->end(), 5);
+  const auto work = [&] {
+    copy(*stream, *there, *source);
+    side->wait_stream(*stream);
+    side->launch_host_func([alive = Callable{}] {});
+    copy(*side, *result, *there);
+    stream->wait_stream(*side);
+  };
+  if (!c.attempt("capture", [&] { graph = capture(*stream, work); })) return;
+  if (!c.attempt("is_capturing", [&] { c.require(!stream->is_capturing() && !side->is_capturing(), "a stream is captured"); })) return;
+  if (!c.attempt("launch", [&] { graph->launch(*stream); })) return;
+  if (!c.attempt("launch elsewhere", [&] { graph->launch(*side); })) return;
+  if (!c.attempt("synchronize", [&] { side->synchronize(); })) return;
+  if (c.sound()) c.require(result->data()[63] == 5, "the graph has not copied");
+  if (!c.attempt("update", [&] { static_cast<void>(graph->update(*stream, work)); })) return;
+  if (!c.attempt("node_count", [&] { c.require(graph->node_count() == 3, "another number of nodes"); })) return;
+  if (!c.attempt("dot", [&] { c.require(graph->dot().find("copy") != std::string::npos, "no copy"); })) return;
+  if (!c.attempt("launch", [&] { graph->launch(*stream); })) return;
+  graph.reset();  // perhaps under way
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
   static_cast<void>(b.check(c));
 }
 
@@ -824,6 +861,7 @@ constexpr Scenario scenarios[] = {
     {"pinned_given_back_first", pinned_given_back_first},
     {"pinned_given_back_last", pinned_given_back_last},
     {"captures", captures, "", true},
+    {"graphs", graphs},
     {"bounded_waits", bounded_waits},
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},

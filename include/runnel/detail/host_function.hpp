@@ -37,6 +37,11 @@ struct HostFunctionOf : HostFunction {
                      [](HostFunction* self) noexcept { delete static_cast<HostFunctionOf*>(self); }},
         function{std::forward<G>(g)} {}
   static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
+  static void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
+    return allocate_block(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
   static void operator delete(void* block, std::size_t bytes) noexcept { free_block(block, bytes); }
   static void* operator new(std::size_t bytes, std::align_val_t alignment) { return ::operator new(bytes, alignment); }
   static void operator delete(void* block, std::size_t, std::align_val_t alignment) noexcept { ::operator delete(block, alignment); }

@@ -16,6 +16,8 @@
 #include "../cuda/driver_functions.hpp"
 #include "../cuda/graph_functions.hpp"
 #include "translated.hpp"
+#else
+#include "captures.hpp"
 #endif
 
 namespace runnel::inline RUNNEL_ABI::rt {
@@ -152,15 +154,23 @@ inline constexpr auto stream_end_capture = translated<&cudaStreamEndCapture>;
 #else
 inline error stream_capture_number(native::stream stream, unsigned long long* number) noexcept {
   *number = 0;
-  if (stream == nullptr) return hipSuccess;  // the null stream is never captured; 5.2 answers the question with "unknown error"
+#if HIP_VERSION >= 50500000
+  if (stream == nullptr) return hipSuccess;  // as in find_capture()
   hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
   unsigned long long found = 0;
   const error e = hipStreamGetCaptureInfo(stream, &capture, &found);
   if (capture == hipStreamCaptureStatusActive) *number = found;
   return e;
+#else
+  // Before 5.5 each stream of a capture had a number of its own. The graph's address is the same for all of them.
+  Captured capture;
+  const error e = find_capture(stream, capture);
+  *number = reinterpret_cast<std::uintptr_t>(capture.graph);
+  return e;
+#endif
 }
 inline constexpr auto stream_begin_capture = &hipStreamBeginCapture;
-inline constexpr auto stream_end_capture = &hipStreamEndCapture;
+inline constexpr auto stream_end_capture = &end_capture;
 #endif
 inline constexpr auto stream_wait_event = &hipStreamWaitEvent;
 #ifdef __HIP_PLATFORM_NVIDIA__
@@ -169,8 +179,21 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
   return hipCUDAErrorTohipError(cudaLaunchHostFunc(stream, function, data));
 }
 #elif HIP_VERSION < 50300000
-// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call passes two more arguments to the function.
+// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call passes two more arguments to the function, and
+// cannot be captured. So in a capture the node is added by hand.
 inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
+  Captured capture;
+  error e = find_capture(stream, capture);
+  if (e != hipSuccess) return e;
+  if (capture.graph != nullptr) {
+    const hipHostNodeParams what{function, data};
+    native::graph_node node = nullptr;
+    e = hipGraphAddHostNode(&node, capture.graph, capture.before, capture.count, &what);
+    if (e != hipSuccess) return e;
+    e = hipStreamUpdateCaptureDependencies(stream, &node, 1, hipStreamSetCaptureDependencies);
+    if (e != hipSuccess) static_cast<void>(hipGraphDestroyNode(node));
+    return e;
+  }
   struct Call {
     void (*function)(void*);
     void* data;
@@ -182,7 +205,7 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
     delete static_cast<Call*>(given);
     run_now.function(run_now.data);
   };
-  const error e = hipStreamAddCallback(stream, run, call, 0);
+  e = hipStreamAddCallback(stream, run, call, 0);
   if (e != hipSuccess) delete call;
   return e;
 }
@@ -291,8 +314,24 @@ inline constexpr error (*malloc_device)(void**, std::size_t) = &hipMalloc;
 inline constexpr auto free_device = &hipFree;
 inline constexpr unsigned int malloc_managed_flags = hipMemAttachGlobal;
 inline constexpr error (*malloc_managed)(void**, std::size_t, unsigned int) = &hipMallocManaged;
+#if defined __HIP_PLATFORM_NVIDIA__ || HIP_VERSION >= 50500000
 inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
 inline constexpr auto free_async = &hipFreeAsync;
+#else
+// AMD's runtime captures these two since 5.5. Before, it runs them at once, so that a graph would use memory that is freed already.
+inline error malloc_async(void** memory, std::size_t size, native::stream stream) noexcept {
+  bool capturing = false;
+  const error e = stream_is_capturing(stream, &capturing);
+  if (e != hipSuccess) return e;
+  return capturing ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
+}
+inline error free_async(void* memory, native::stream stream) noexcept {
+  bool capturing = false;
+  const error e = stream_is_capturing(stream, &capturing);
+  if (e != hipSuccess) return e;
+  return capturing ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
+}
+#endif
 using memory_pool = hipMemPool_t;
 #ifdef __HIP_PLATFORM_NVIDIA__
 inline constexpr auto memory_pool_release_threshold =

@@ -27,13 +27,14 @@ void report() {
   const Misuse& m = now.misuse;
   std::fprintf(out,
                "{\"pid\": %ld, \"calls\": %ld, \"faulted\": %s, \"live_streams\": %zu, \"live_events\": %zu, \"live_pinned\": %zu, "
-               "\"live_device\": %zu, \"made_streams\": %zu, \"made_events\": %zu, \"double_destroy\": %ld, \"use_after_destroy\": %ld, "
+               "\"live_device\": %zu, \"live_graphs\": %zu, \"live_executable_graphs\": %zu, \"made_streams\": %zu, \"made_events\": %zu, "
+               "\"double_destroy\": %ld, \"use_after_destroy\": %ld, "
                "\"unknown_handle\": %ld, \"wrong_device\": %ld, \"double_free\": %ld, \"use_after_free\": %ld, "
                "\"inside_host_function\": %ld, \"fault_call\": \"%s\"}\n",
                static_cast<long>(getpid()), now.calls, now.faulted ? "true" : "false", now.streams.live(), now.events.live(),
-               now.blocks.live(Memory::pinned), now.blocks.live(Memory::device), now.streams.made(), now.events.made(), m.double_destroy,
-               m.use_after_destroy, m.unknown_handle, m.wrong_device, m.double_free, m.use_after_free, m.inside_host_function,
-               now.fault_call);
+               now.blocks.live(Memory::pinned), now.blocks.live(Memory::device), now.graphs.live(), now.executables.live(),
+               now.streams.made(), now.events.made(), m.double_destroy, m.use_after_destroy, m.unknown_handle, m.wrong_device,
+               m.double_free, m.use_after_free, m.inside_host_function, now.fault_call);
   std::fclose(out);
 }
 
@@ -114,5 +115,7 @@ extern "C" void standin_inspect(StandinView* view) {
            now.streams.live(),
            now.events.live(),
            now.blocks.live(Memory::pinned),
-           now.blocks.live(Memory::device)};
+           now.blocks.live(Memory::device),
+           now.graphs.live(),
+           now.executables.live()};
 }

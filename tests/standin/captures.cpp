@@ -91,7 +91,8 @@ void standin::break_capture_without(const Stream& stream) {
     return;
   }
   for (const std::size_t node : stream.position)
-    if (!has_successor(*capture.graph, node) && !capture.waited_for.contains(node)) capture.broken = true;
+    if (vendor::destroyed_fork_breaks_capture && !has_successor(*capture.graph, node) && !capture.waited_for.contains(node))
+      capture.broken = true;
 }
 
 extern "C" {
@@ -162,6 +163,7 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
       if (!stream->capturing()) stream->position.clear();
       stream->capture = capture;
       wait_for_nodes(*stream, found->position);
+      capture->waited_for.insert(found->position.begin(), found->position.end());
       return vendor::ok;
     }
     if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_isolation);

@@ -40,6 +40,12 @@ constexpr Named errors[] = {
     {719, API_NAME(ErrorLaunchFailure), "unspecified launch failure"},
     {801, API_NAME(ErrorNotSupported), "operation not supported"},
     {900, API_NAME(ErrorStreamCaptureUnsupported), "operation not permitted when stream is capturing"},
+    {901, API_NAME(ErrorStreamCaptureInvalidated), "operation failed due to a previous error during capture"},
+    {903, API_NAME(ErrorStreamCaptureUnmatched), "operation failed because the capture was begun on another stream"},
+    {904, API_NAME(ErrorStreamCaptureUnjoined), "capturing stream has unjoined work"},
+    {908, API_NAME(ErrorStreamCaptureWrongThread), "capture was begun by another thread"},
+    {910, API_NAME(ErrorGraphExecUpdateFailure),
+     "the graph update was not performed because it included changes which violated constraints"},
     {999, API_NAME(ErrorUnknown), "unknown error"},
 };
 

@@ -24,11 +24,8 @@ void add_node(Stream& stream, Work work, std::shared_ptr<const Graph> child) {
 }
 
 void wait_for_nodes(Stream& stream, const Position& nodes) {
-  for (const std::size_t node : nodes) {
-    if (std::find(stream.position.begin(), stream.position.end(), node) != stream.position.end()) continue;
-    stream.position.push_back(node);
-    stream.capture->waited_for.insert(node);
-  }
+  for (const std::size_t node : nodes)
+    if (std::find(stream.position.begin(), stream.position.end(), node) == stream.position.end()) stream.position.push_back(node);
 }
 
 bool has_successor(const Graph& graph, std::size_t node) {

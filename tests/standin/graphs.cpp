@@ -223,6 +223,18 @@ hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* 
   });
 }
 
+// Only the newest node of a graph can be destroyed here.
+hipError_t hipGraphDestroyNode(hipGraphNode_t handle) {
+  return call(Call::releases, [&](Lock&) {
+    State& now = state();
+    const auto place = now.nodes.find(number_of(handle), now.misuse);
+    if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return vendor::invalid_value;
+    place->graph->nodes.pop_back();
+    now.nodes.remove(number_of(handle), now.misuse);
+    return vendor::ok;
+  });
+}
+
 hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle, const hipGraphNode_t* before, std::size_t count,
                                const hipHostNodeParams* what) {
   return call(Call::makes, [&](Lock&) {

@@ -18,6 +18,8 @@ struct StandinView {
   std::size_t events;
   std::size_t pinned;
   std::size_t device_blocks;
+  std::size_t graphs;
+  std::size_t executable_graphs;
 };
 
 extern "C" void standin_inspect(StandinView* view);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What AMD's runtime needs for a capture beyond one call, as its published sources of 5.2 to 6.2 show.
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+#include <runnel/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+
+namespace runnel::inline RUNNEL_ABI::rt {
+
+/// The capture that a stream takes part in.
+struct Captured {
+  hipGraph_t graph = nullptr;  // null: none, or it is broken
+  const hipGraphNode_t* before = nullptr;
+  std::size_t count = 0;  // the nodes that come before the stream's next one
+};
+inline hipError_t find_capture(hipStream_t stream, Captured& found) noexcept {
+  if (stream == nullptr) return hipSuccess;  // the null stream is never captured; 5.2 answers the question with "unknown error"
+  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+  unsigned long long number = 0;
+  const hipError_t e = hipStreamGetCaptureInfo_v2(stream, &capture, &number, &found.graph, &found.before, &found.count);
+  if (e != hipSuccess || capture != hipStreamCaptureStatusActive) found = {};
+  return e;
+}
+
+/// Makes the stream wait for the last work of all other streams of its capture. `joined`: whether there was any that it did not wait for.
+inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& joined) noexcept {
+  std::size_t count = 0;
+  hipError_t e = hipGraphGetNodes(capture.graph, nullptr, &count);
+  if (e != hipSuccess || count == 0) return e;
+  const std::unique_ptr<hipGraphNode_t[]> nodes{new (std::nothrow) hipGraphNode_t[count]};
+  if (nodes == nullptr) return hipErrorOutOfMemory;
+  e = hipGraphGetNodes(capture.graph, nodes.get(), &count);
+  const hipGraphNode_t* const before_end = capture.before + capture.count;
+  const auto is_joined = [&](hipGraphNode_t node) {
+    std::size_t later = 0;
+    if (e == hipSuccess) e = hipGraphNodeGetDependentNodes(node, nullptr, &later);
+    return e != hipSuccess || later > 0 || std::find(capture.before, before_end, node) != before_end;
+  };
+  const auto open = static_cast<std::size_t>(std::remove_if(nodes.get(), nodes.get() + count, is_joined) - nodes.get());
+  if (e != hipSuccess || open == 0) return e;
+  e = hipStreamUpdateCaptureDependencies(stream, nodes.get(), open, hipStreamAddCaptureDependencies);
+  joined = e == hipSuccess;
+  return e;
+}
+
+/// Replaces a broken capture, which cannot be ended, by an empty one, and ends that.
+inline hipError_t leave_broken_capture(hipStream_t stream) noexcept {
+  hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+  hipError_t e = hipStreamIsCapturing(stream, &capture);
+  if (e != hipSuccess || capture != hipStreamCaptureStatusInvalidated) return e;
+  e = hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed);
+  if (e == hipSuccess) e = hipStreamUpdateCaptureDependencies(stream, nullptr, 0, hipStreamSetCaptureDependencies);
+  hipGraph_t empty = nullptr;
+  if (e == hipSuccess) e = hipStreamEndCapture(stream, &empty);
+  return e == hipSuccess ? hipGraphDestroy(empty) : e;
+}
+
+/// If AMD's runtime refuses to end a capture, because work was not joined or because it is broken, its streams stay captured for ever. So
+/// the work is joined first, and the graph is thrown away; and a broken capture is replaced.
+inline hipError_t end_capture(hipStream_t stream, hipGraph_t* graph) noexcept {
+  Captured capture;
+  bool joined = false;
+  hipError_t e = find_capture(stream, capture);
+  if (e == hipSuccess && capture.graph != nullptr) e = join_all(stream, capture, joined);
+  if (e != hipSuccess) return e;
+  const hipError_t ended = hipStreamEndCapture(stream, graph);
+  if (ended == hipErrorStreamCaptureInvalidated) e = leave_broken_capture(stream);
+  if (ended == hipSuccess && joined) e = hipGraphDestroy(*graph);
+  if (e != hipSuccess) return e;
+  return ended == hipSuccess && joined ? hipErrorStreamCaptureUnjoined : ended;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::rt

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, the current device and its guard. The first use from many threads needs a process of its own: exit_fork.cpp.
 #include <climits>
+#include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
@@ -120,6 +121,17 @@ TEST_F(Devices, HavePlausibleProperties) {
   EXPECT_GE(device().hardware_queues(), 0);
   EXPECT_TRUE(!device().pageable_memory_access_uses_host_page_tables() || device().has_pageable_memory_access());
   EXPECT_GT(runtime_version().runtime, 0);
+}
+
+TEST_F(Devices, ThatAreProcessorsHaveTheProcessorsName) {
+  if (!streams_are_threads()) GTEST_SKIP() << "the device is no processor";
+  std::ifstream info{"/proc/cpuinfo"};
+  std::string line;
+  while (std::getline(info, line) && line.rfind("model name", 0) != 0) {
+  }
+  if (!info) GTEST_SKIP() << "the system names no model of its processor";
+  EXPECT_EQ(line.substr(line.size() - device().name().size()), device().name());
+  EXPECT_EQ(line.find(':') + 2 + device().name().size(), line.size());
 }
 
 TEST_F(Devices, PrintTheirOrdinal) {

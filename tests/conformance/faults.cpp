@@ -253,6 +253,20 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   std::_Exit(refused == (spared < 2 ? 3 : 0) ? use_streams() : wrong);
 }
 
+/// The library needs two threads to start with. Each attempt finds one.
+[[noreturn]] void use_with_one_thread_at_a_time() {
+  const auto attempt = [] {
+    const ThreadFault fault{1};
+    return succeeds([] {
+      const Stream stream;
+      stream.launch_host_func([] {});
+    });
+  };
+  const bool first = attempt();
+  const bool second = attempt();
+  std::_Exit(!first && second ? use_streams() : wrong);
+}
+
 /// Uses several streams whose functions block, so that each stream needs a thread of its own.
 [[noreturn]] void use_with_fault(long number) {
   constexpr std::size_t count = 6;
@@ -286,6 +300,7 @@ TEST_F(FirstUseDeathTest, WithoutThreadsIsOutOfMemory) {
   EXPECT_EXIT(use_with_threads(0), testing::ExitedWithCode(right), "");
   EXPECT_EXIT(use_with_threads(1), testing::ExitedWithCode(right), "");
   EXPECT_EXIT(use_with_threads(2), testing::ExitedWithCode(right), "");
+  EXPECT_EXIT(use_with_one_thread_at_a_time(), testing::ExitedWithCode(right), "");
 }
 
 TEST_F(FirstUseDeathTest, WithEachAllocationFailing) {

@@ -90,6 +90,30 @@ TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
   stream.synchronize();
 }
 
+TEST_F(MemoryReuse, SeveralPendingFreesAreReusedTogether) {
+  const Stream stream, other;
+  Gate gate;
+  gate.close_on(stream);
+  { const Buffer first{percent(30), stream}, second{percent(30), stream}, third{percent(30), stream}; }
+  Buffer next{percent(80), other};
+  fill(other, next, static_cast<unsigned char>(1));
+  EXPECT_FALSE(other.query());
+  gate.open();
+  other.synchronize();
+}
+
+TEST_F(MemoryReuse, TheRestOfAPendingFreeIsReusedOnlyOnce) {
+  const Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  { const Buffer buffer{percent(60), stream}; }
+  const Buffer next{percent(60), stream};  // takes what is free, and a third of the buffer
+  EXPECT_EQ(code_of([&] { const Buffer more{percent(50), stream}; }), errc::out_of_memory);
+  const Buffer rest{percent(30), stream};
+  gate.open();
+  stream.synchronize();
+}
+
 TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
   const Stream stream;
   EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);

@@ -86,6 +86,16 @@ TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
   }
 }
 
+TEST_P(OverlapStrategies, AreReported) {
+  const Numbers in = numbered(100);
+  const OverlapStrategy used =
+      overlap(in, no_output, {.chunk = 10, .strategy = GetParam()}, [](StreamRef, DeviceSpan<const int>) {}).strategy;
+  if (GetParam() == OverlapStrategy::automatic)
+    EXPECT_NE(used, OverlapStrategy::automatic);
+  else
+    EXPECT_EQ(used, GetParam());
+}
+
 TEST_P(OverlapStrategies, AcceptPinnedMemory) {
   PinnedBuffer<int> in(10'007), out(in.size());
   std::iota(in.begin(), in.end(), 0);
@@ -567,6 +577,17 @@ TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   EXPECT_THROW(overlap(counting(1), no_output, {.chunk = 1000, .in_flight = huge}, never), std::bad_alloc);
 }
 
+TEST_F(Overlap, RefusalsNameTheSizes) {
+  const Numbers in = numbered(123);
+  Numbers out(97);
+  try {
+    overlap(in, out, [](StreamRef, auto...) {});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string{error.what()}.find("the output has 97 elements for 123 items"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(Overlap, RefusesSourcesThatReturnWrongCounts) {
   const Numbers in = numbered(100);
   const auto nothing = [](StreamRef, auto...) {};
@@ -620,6 +641,24 @@ TEST_F(Overlap, KeepsTheNameOfItsStreams) {
     overlap(in, no_output, {.chunk = 100}, [&](StreamRef stream, DeviceSpan<const int>) {
       EXPECT_NE(to_string(stream).find("overlap"), std::string::npos) << to_string(stream) << " in run " << run;
     });
+}
+
+TEST_F(Overlap, KeepsEightStreamsForLaterRuns) {
+  const PinnedBuffer<int> in(1200);
+  std::vector<Stream> wrappers;
+  const OverlapOptions options{.chunk = 100, .in_flight = 12, .strategy = OverlapStrategy::stream_per_chunk};
+  overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
+    wrappers.push_back(Stream::from_native(stream.native(), stream.device(), Ownership::borrow));
+  });
+  const auto kept = [&] { return std::count_if(wrappers.begin(), wrappers.end(), [](const Stream& each) { return each.valid(); }); };
+  EXPECT_EQ(wrappers.size(), 12U);
+  EXPECT_EQ(kept(), 8);
+  std::ptrdiff_t again = 0;
+  overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
+    again += std::count_if(wrappers.begin(), wrappers.end(), [&](const Stream& each) { return each.valid() && each == stream; });
+  });
+  EXPECT_EQ(again, 8);
+  EXPECT_EQ(kept(), 8);
 }
 
 void twice_nothing(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy(stream, out, in); }

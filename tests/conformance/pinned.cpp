@@ -439,6 +439,27 @@ TEST_F(PinnedMemory, ABlockOutlivesTheStreamThatUsedIt) {
   EXPECT_TRUE(can_get(held));
 }
 
+// A host function cannot mark the end of a foreign stream, and afterwards that stream belongs to other code.
+TEST_F(PinnedMemory, ABlockIsNeverReusedIfTheEndOfItsStreamWasNotMarked) {
+  Stream other;
+  const native::stream foreign = Stream{}.release();
+  const void* held = nullptr;
+  allow(2);
+  {
+    Buffer buffer{size};
+    held = buffer.data();
+    auto wrapper = std::make_shared<Stream>(Stream::from_native(foreign, device(), Ownership::borrow));
+    fill_bytes(*wrapper, buffer.data(), 1, size);
+    other.launch_host_func([taken = std::move(wrapper)]() mutable { taken.reset(); });
+    other.synchronize();
+  }
+  static_cast<void>(Stream::from_native(foreign, device(), Ownership::take));
+  device().synchronize();
+  EXPECT_FALSE(can_get(held));
+  PinnedPool::trim();
+  EXPECT_EQ(since().cached_blocks, 1U);
+}
+
 TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   Buffer buffer{size};
   const auto rounds = [&](int count) {
@@ -550,6 +571,25 @@ TEST_F(PinnedMemory, StatisticsAreExact) {
   s = since();
   EXPECT_EQ(s.cached, 0U);
   EXPECT_EQ(s.cached_blocks, 0U);
+}
+
+TEST_F(PinnedMemory, ABlockTooLargeToBeKeptIsCountedUntilItsUseIsComplete) {
+  constexpr std::size_t large = (std::size_t{1} << 30) + 1;
+  Stream stream;
+  std::optional<Buffer> buffer;
+  if (code_of([&] { buffer.emplace(large); }) == errc::out_of_memory) GTEST_SKIP() << "there is not so much memory";
+  Gate gate;
+  gate.close_on(stream);
+  fill_bytes(stream, buffer->data(), 1, 1);
+  buffer.reset();
+  EXPECT_EQ(since().cached_blocks, 1U);
+  EXPECT_GT(since().cached, large);
+  gate.open();
+  stream.synchronize();
+  PinnedPool::trim();
+  EXPECT_EQ(since().cached_blocks, 0U);
+  EXPECT_EQ(since().cached, 0U);
+  EXPECT_EQ(since().blocks, 0U);
 }
 
 TEST_F(PinnedMemory, ABlockIsReusedForItsSizeClassOnly) {

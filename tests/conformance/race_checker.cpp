@@ -441,6 +441,29 @@ TEST_F(EnoughWaits, AStreamEndsButTheOrderStays) {
   expect_none();
 }
 
+TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
+  if (!streams_are_threads()) GTEST_SKIP() << "pinned memory is never ordinary memory later";
+  Stream a, b;
+  auto from = ready_buffer(a), to = ready_buffer(b);
+  std::vector<PinnedBuffer<unsigned char>> pinned;
+  while (pinned.size() < 50) pinned.emplace_back(size);
+  std::vector<const void*> freed;
+  for (const auto& each : pinned) freed.push_back(each.data());
+  pinned.clear();
+  PinnedPool::trim();
+  std::vector<std::unique_ptr<unsigned char, decltype(&std::free)>> all;
+  unsigned char* ordinary = nullptr;
+  while (all.size() < 100 && ordinary == nullptr) {
+    all.emplace_back(static_cast<unsigned char*>(std::aligned_alloc(256, size)), &std::free);
+    if (std::find(freed.begin(), freed.end(), all.back().get()) != freed.end()) ordinary = all.back().get();
+  }
+  if (ordinary == nullptr) GTEST_SKIP() << "no address was given out again";
+  copy_bytes(a, to.data(), ordinary, size);
+  copy_bytes(b, ordinary, from.data(), size);
+  expect_report(missing_wait);
+  Device::current().synchronize();
+}
+
 TEST_F(EnoughWaits, AThreadsDefaultStreamAndAnEvent) {
   Stream b;
   Event event;

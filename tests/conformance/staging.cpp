@@ -334,6 +334,21 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
     }
 }
 
+TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
+  if (streams_are_threads() || device().pageable_memory_access_uses_host_page_tables())
+    GTEST_SKIP() << "all memory is copied directly here";
+  for (const PartlyRegistered::Pages& layout : {PartlyRegistered::Pages{{0, 8}}, PartlyRegistered::Pages{{504, 8}}}) {
+    const PartlyRegistered memory{layout};
+    Stream stream;
+    DeviceBuffer<unsigned char> there{PartlyRegistered::size, stream};
+    EXPECT_EQ(copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size), CopyResult::staged);
+    EXPECT_EQ(copy_bytes(stream, memory.begin(), there.data(), PartlyRegistered::size), CopyResult::staged);
+    EXPECT_EQ(code_of([&] { return copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size, Pageable::refuse); }),
+              errc::not_permitted);
+    stream.synchronize();
+  }
+}
+
 TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   if (!device().has_stream_memory_operations() && !host_functions_overlap())
     GTEST_SKIP() << "host functions copy the bytes, and the runtime runs only the gate's function";

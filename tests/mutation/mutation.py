@@ -28,7 +28,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = {'src': ('host', 'cuda'), 'backends/host': ('host',), 'backends/cuda_hip': ('cuda',), 'backends/cuda': ('cuda',)}
 SUITES = (('host', None), ('cuda', 'lazy'), ('cuda', 'random'))
-PATIENCE = 150  # seconds for one run of a suite: a mutant that takes longer hangs
+PATIENCE = 150  # seconds for one run of a program: a mutant that takes longer hangs
+# What Meson runs of the conformance suite: cases, number of devices, memory of a device in MiB. The short runs come first.
+RUNS = (('NoDevice.*', '0', None), ('OverlapInLittleMemory.*', '1', '64'), ('MemoryReuse.*:DeviceMemory.*', '1', '256'),
+        ('*Two*:MultiDevice.*', '2', None), ('*', '1', None))
 
 
 # make
@@ -80,7 +83,7 @@ class Place:
         shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns('.git', '.gpu'), copy_function=shutil.copy2)
 
     def build(self, backend):
-        """Builds the library, and the test that is compiled with headers of src/. The other tests use the shared library."""
+        """Builds the library, and the tests that are compiled with headers of src/. The other tests use the shared library."""
         build = self.builds[backend]
         targets = [str(path.relative_to(build)) for path in (build / 'src').glob('librunnel-*.so.*.*.*') if path.is_file()]
         if backend == 'host':
@@ -99,13 +102,22 @@ class Place:
         """True if the suite passes."""
         build = self.builds[backend]
         environment = dict(os.environ, RUNNEL_EXIT_CASES=str(build / 'tests/conformance/exit_cases'))
-        programs = [[str(build / 'tests/conformance/conformance'), '--gtest_brief=1', '--gtest_fail_fast']]
         if order is not None:
             environment.update(LD_LIBRARY_PATH=str(build / 'tests/standin'), RUNNEL_STANDIN='1', STANDIN_SCHEDULER=order, STANDIN_SEED='1')
-            programs.append([str(build / 'tests/backends/capture_test'), '--gtest_brief=1', '--gtest_fail_fast'])
-        else:
-            programs.append([str(build / 'tests/unit/unit'), '--gtest_brief=1'])
-        return all(self.passes(program, environment) for program in programs)
+        options = ['--gtest_brief=1', '--gtest_fail_fast']
+        short = {'host': ['tests/unit/unit'], 'cuda': ['tests/backends/capture_test', 'tests/backends/calls_test']}[backend]
+        if not all(self.passes([str(build / program), *options], dict(environment, RUNNEL_HOST_MEMORY='64M')) for program in short):
+            return False
+        conformance = [str(build / 'tests/conformance/conformance'), *options]
+        return all(self.passes([*conformance, '--gtest_filter=' + cases], dict(environment, **self.properties(backend, devices, memory)))
+                   for cases, devices, memory in RUNS)
+
+    @staticmethod
+    def properties(backend, devices, memory):
+        """The environment that gives the devices these properties."""
+        if backend == 'host':
+            return {'RUNNEL_HOST_DEVICES': devices, **({'RUNNEL_HOST_MEMORY': memory + 'M'} if memory else {})}
+        return {'STANDIN_DEVICES': devices, **({'STANDIN_MEMORY_MIB': memory} if memory else {})}
 
     @staticmethod
     def passes(program, environment):

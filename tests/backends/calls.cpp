@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many calls of the runtime the library makes. Only a stand-in counts them.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <runnel/runnel.hpp>
+#include <vector>
+
+#include "../standin/inspect.hpp"
+
+namespace {
+using namespace runnel;
+
+class Calls : public testing::Test {
+ protected:
+  void SetUp() override {
+    inspect_ = reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
+    if (inspect_ == nullptr) GTEST_SKIP() << "the runtime counts no calls";
+  }
+  /// The calls that `f` makes.
+  template <class F>
+  [[nodiscard]] long calls_of(F&& f) const {
+    const long before = calls();
+    f();
+    return calls() - before;
+  }
+
+ private:
+  [[nodiscard]] long calls() const {
+    StandinView view{};
+    inspect_(&view);
+    return view.calls;
+  }
+  decltype(&standin_inspect) inspect_ = nullptr;
+};
+
+TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
+  if (CUDART_VERSION < 12080) GTEST_SKIP() << "this version has no call for a batch";
+  constexpr std::size_t count = 64, size = 100;
+  const Stream stream;
+  const PinnedBuffer<int> from{count * size};
+  DeviceBuffer<int> to{count * size, stream};
+  stream.synchronize();
+  std::vector<CopyOperation> operations;
+  for (std::size_t i = 0; i < count; ++i)
+    operations.push_back({to.data() + i * size, from.data() + i * size, size * sizeof(int), MemoryKind::device, MemoryKind::pinned});
+  const auto calls_of_first = [&](std::size_t n) {
+    return calls_of([&] { EXPECT_EQ(copy_batch(stream, std::span{operations}.first(n)), (CopyBatchResult{.direct = n})); });
+  };
+  EXPECT_EQ(calls_of_first(count), calls_of_first(2));
+  EXPECT_GE(calls_of_first(2), 1);
+  stream.synchronize();
+}
+
+}  // namespace

@@ -763,6 +763,19 @@ TEST_F(OverlapInLittleMemory, WaitsForAPendingFree) {
   EXPECT_EQ(out, in);
 }
 
+TEST_F(OverlapInLittleMemory, WaitsForMemoryThatAHostFunctionFrees) {
+  const Bytes in = bytes(memory / 2);
+  Bytes out(in.size());
+  const Stream other;
+  auto buffer = std::make_shared<DeviceBuffer<char>>(memory / 2, other);
+  other.synchronize();
+  conformance::Gate gate;
+  gate.close_on(other);
+  other.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
+  EXPECT_TRUE(conformance::held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
+  EXPECT_EQ(out, in);
+}
+
 TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
   const DeviceBuffer<char> in_use(memory - memory / 8);
   const Bytes in = bytes(memory);

@@ -7,13 +7,17 @@
 
 #include <runnel/current.hpp>
 #include <runnel/detail/byte_size.hpp>
+#include <runnel/detail/memory_range.hpp>
+#include <runnel/detail/refused.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstddef>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -54,16 +58,6 @@ void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t byt
 void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height);
 
 namespace detail {
-template <class R>
-concept memory_range = requires(R& range) {
-  {*std::data(range)};
-  { std::size(range) } -> std::convertible_to<std::size_t>;
-}
-// A Kokkos view has data() and size() too, and its elements need not lie side by side: kokkos::copy_async() knows.
-&&!requires(R & range) { range.span_is_contiguous(); };
-template <class R>
-using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
-
 /// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs a call.
 template <class R>
 [[nodiscard]] constexpr std::optional<MemoryKind> kind_by_type() noexcept {
@@ -78,36 +72,62 @@ CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_k
 void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count);
 }  // namespace detail
 
-/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever.
-template <detail::memory_range To, detail::memory_range From>
-CopyResult copy(StreamRef stream, To&& to, const From& from, Pageable policy = default_pageable()) {
+/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever. A view
+/// may be a temporary, but not a container, which would end before the copy.
+template <class To, detail::CopiedTo<To> From>
+CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
   using T = detail::element_of<To>;
-  using U = std::remove_const_t<detail::element_of<const From>>;
-  static_assert(!std::is_const_v<T>, "copy: the destination is read-only");
-  static_assert(std::is_same_v<T, U>, "copy: source and destination have different element types");
-  static_assert(std::is_trivially_copyable_v<T>, "copy: only trivially copyable elements can be moved as bytes");
   detail::require_same_size(std::size(to), std::size(from));
   return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from), detail::kind_by_type<From>(),
                             detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
 }
 /// On the current stream.
-template <detail::memory_range To, detail::memory_range From>
-CopyResult copy(To&& to, const From& from) {
-  return runnel::copy(current_stream(), to, from);
+template <class To, detail::CopiedTo<To> From>
+CopyResult copy(To&& to, From&& from) {
+  return runnel::copy(current_stream(), std::forward<To>(to), std::forward<From>(from));
 }
 
 /// Sets every element of `to` to `value`.
-template <detail::memory_range To>
+template <detail::Filled To>
 void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
   using T = detail::element_of<To>;
-  static_assert(!std::is_const_v<T>, "fill: the destination is read-only");
-  static_assert(std::is_trivially_copyable_v<T>, "fill: only trivially copyable elements can be set as bytes");
   detail::fill_pattern(stream, std::data(to), detail::kind_by_type<To>(), &value, sizeof(T), std::size(to));
 }
 /// On the current stream.
-template <detail::memory_range To>
+template <detail::Filled To>
 void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
-  runnel::fill(current_stream(), to, value);
+  runnel::fill(current_stream(), std::forward<To>(to), value);
 }
+
+/// @cond
+// Mistakes, each with what to write instead.
+template <class A, class B, detail::WrongCopy<detail::Fault::pointer, A, B> C = detail::Absent, class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("a pointer has no size: write copy_bytes(stream, to, from, bytes)", A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::temporary, A, B> C = detail::Absent, class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("a temporary container ends before the copy: give it a name and keep it until the stream has passed", A&&,
+                               B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C = detail::Absent, class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)", A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::other_type, A, B> C = detail::Absent, class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("source and destination have different element types: copy converts nothing", A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::not_bytes, A, B> C = detail::Absent, class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be copied as bytes", A&&, B&&, C&& = {}, D&& = {});
+template <class To, class T>
+CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}", StreamRef,
+                               To&&, std::initializer_list<T>&&, Pageable = {});
+template <class To, class T>
+CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}", To&&,
+                               std::initializer_list<T>&&);
+
+template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent, class D = detail::Absent>
+void fill RUNNEL_REFUSED("a pointer has no size: write fill_bytes(stream, to, value, bytes)", A&&, B&&, C&& = {}, D&& = {});
+template <class A, detail::WrongFill<detail::Fault::temporary, A> B, class C = detail::Absent>
+void fill RUNNEL_REFUSED("a temporary container ends before the fill: give it a name and keep it until the stream has passed", A&&, B&&,
+                         C&& = {});
+template <class A, detail::WrongFill<detail::Fault::read_only, A> B, class C = detail::Absent>
+void fill RUNNEL_REFUSED("the destination is read-only", A&&, B&&, C&& = {});
+template <class A, detail::WrongFill<detail::Fault::not_bytes, A> B, class C = detail::Absent>
+void fill RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be set as bytes", A&&, B&&, C&& = {});
+/// @endcond
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -5,9 +5,10 @@
 #include <runnel/copy.hpp>
 
 #include <cstddef>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
-#include <type_traits>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -21,16 +22,31 @@ struct CopyOperation {
 };
 
 /// All elements of `from` to `to`, as in copy(). @throws errc::invalid_argument for sizes that differ or overflow
-template <detail::memory_range To, detail::memory_range From>
-[[nodiscard]] CopyOperation copy_operation(To&& to, const From& from) {
+template <class To, detail::CopiedTo<To> From>
+[[nodiscard]] CopyOperation copy_operation(To&& to, From&& from) {
   using T = detail::element_of<To>;
-  static_assert(!std::is_const_v<T>, "copy_operation: the destination is read-only");
-  static_assert(std::is_same_v<T, std::remove_const_t<detail::element_of<const From>>>, "copy_operation: different element types");
-  static_assert(std::is_trivially_copyable_v<T>, "copy_operation: only trivially copyable elements can be moved as bytes");
   detail::require_same_size(std::size(to), std::size(from));
   return {std::data(to), std::data(from), detail::byte_size(std::size(from), sizeof(T), "copy a batch"), detail::kind_by_type<To>(),
           detail::kind_by_type<From>()};
 }
+
+/// @cond
+// Mistakes, as for copy().
+template <class To, detail::WronglyCopiedTo<detail::Fault::pointer, To> From>
+CopyOperation copy_operation RUNNEL_REFUSED("a pointer has no size: write CopyOperation{to, from, bytes}", To&&, From&&);
+template <class To, detail::WronglyCopiedTo<detail::Fault::temporary, To> From>
+CopyOperation copy_operation
+    RUNNEL_REFUSED("a temporary container ends before the copy: give it a name and keep it until the stream has passed", To&&, From&&);
+template <class To, detail::WronglyCopiedTo<detail::Fault::read_only, To> From>
+CopyOperation copy_operation RUNNEL_REFUSED("the destination is read-only: the order is copy_operation(to, from)", To&&, From&&);
+template <class To, detail::WronglyCopiedTo<detail::Fault::other_type, To> From>
+CopyOperation copy_operation RUNNEL_REFUSED("source and destination have different element types: copies convert nothing", To&&, From&&);
+template <class To, detail::WronglyCopiedTo<detail::Fault::not_bytes, To> From>
+CopyOperation copy_operation RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be copied as bytes", To&&, From&&);
+template <class To, class T>
+CopyOperation copy_operation RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
+                                            To&&, std::initializer_list<T>&&);
+/// @endcond
 
 /// How many of a batch's operations went which way, as CopyResult names the ways.
 struct CopyBatchResult {

@@ -43,7 +43,7 @@ inline void synchronize() { current_stream().synchronize(); }
 class [[nodiscard]] StreamGuard {
  public:
   /// Makes `stream` and its device current.
-  explicit StreamGuard(StreamRef stream);
+  [[nodiscard]] explicit StreamGuard(StreamRef stream);
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
   ~StreamGuard();
@@ -76,7 +76,7 @@ class StreamContext {
   class [[nodiscard]] Guard {
    public:
     /// Applies `context`.
-    explicit Guard(const StreamContext& context);
+    [[nodiscard]] explicit Guard(const StreamContext& context);
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
     ~Guard();

@@ -117,7 +117,7 @@ struct RuntimeVersion {
 class [[nodiscard]] DeviceGuard {
  public:
   /// Makes `device` current.
-  explicit DeviceGuard(Device device);
+  [[nodiscard]] explicit DeviceGuard(Device device);
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
   ~DeviceGuard();

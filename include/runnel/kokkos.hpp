@@ -214,7 +214,7 @@ template <execution_space E>
 class [[nodiscard]] ExecGuard {
  public:
   /// Makes the stream of `exec` current. @throws as ExecStream
-  explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_.stream()} {}
+  [[nodiscard]] explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_.stream()} {}
 
  private:
   ExecStream<E> stream_;

@@ -16,7 +16,7 @@ void pop_profiler_range() noexcept;
 class [[nodiscard]] ProfilerRange {
  public:
   /// Begins a range. `name` is copied.
-  explicit ProfilerRange(const char* name) noexcept { detail::push_profiler_range(name); }
+  [[nodiscard]] explicit ProfilerRange(const char* name) noexcept { detail::push_profiler_range(name); }
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
   ~ProfilerRange() { detail::pop_profiler_range(); }

@@ -5,15 +5,16 @@
 
 #include <runnel/detail/checking.hpp>
 #include <runnel/detail/host_function.hpp>
+#include <runnel/detail/refused.hpp>
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/device.hpp>
 #include <runnel/native.hpp>
 
 #include <chrono>
-#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -36,9 +37,9 @@ struct Priority {
   static const Priority low;     ///< the least urgent that the device has
   friend constexpr bool operator==(Priority, Priority) noexcept = default;
 };
-inline constexpr Priority Priority::high{INT_MIN};
+inline constexpr Priority Priority::high{std::numeric_limits<int>::min()};
 inline constexpr Priority Priority::normal{0};
-inline constexpr Priority Priority::low{INT_MAX};
+inline constexpr Priority Priority::low{std::numeric_limits<int>::max()};
 
 /// Options of a new stream.
 struct StreamOptions {
@@ -61,8 +62,10 @@ enum class Ownership {
 /// function, never waits, and leaves the current device as it found it.
 class StreamRef {
  public:
-  StreamRef(std::nullptr_t) = delete;  ///< say `device.default_stream()`
-  StreamRef(int) = delete;             ///< say `device.default_stream()` or `StreamRef::per_thread_default(device)`
+  /// @cond
+  StreamRef RUNNEL_REFUSED("write device.default_stream()", std::nullptr_t);
+  StreamRef RUNNEL_REFUSED("write device.default_stream() or StreamRef::per_thread_default(device)", int);
+  /// @endcond
 
   /// The calling thread's own default stream on that device. The view ends with the thread; on another thread every operation on it throws
   /// errc::invalid_argument.
@@ -118,6 +121,11 @@ class StreamRef {
     if (detail::is_empty_callable(function)) detail::throw_invalid_argument("launch a host function", "the function is null");
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)));
   }
+  /// @cond
+  static void launch_host_func RUNNEL_REFUSED("a host function has no parameters: let it capture what it needs, as in [x] { ... }",
+                                              detail::FunctionWithParameters);
+  static void launch_host_func RUNNEL_REFUSED("the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
+  /// @endcond
 
   ///@{ Tells the checker (race_checker.hpp) that a kernel or a host function, which the caller submits to this stream here, reads or writes
   /// memory: `bytes` bytes, or all elements of a vector, a span or a buffer. Does nothing while the checker is off.
@@ -176,6 +184,11 @@ class Stream : public StreamRef {
   explicit Stream(StreamOptions options) : Stream(Device::current(), options) {}
   /// A stream of `device`, which does not become current.
   explicit Stream(Device device, StreamOptions options = {});
+  /// @cond
+  explicit Stream RUNNEL_REFUSED("write Stream{Device{n}} for device n, or Stream{{.priority = n}} for a priority", int);
+  template <detail::ConvertibleTo<Priority> P>
+  Stream RUNNEL_REFUSED("write Stream{device, {.priority = n}}", Device, P);
+  /// @endcond
   ///@{ The other object is moved-from afterwards.
   Stream(Stream&& other) noexcept : StreamRef{other}, held_{std::exchange(other.held_, {})} { other.forget(); }
   Stream& operator=(Stream&& other) noexcept;

@@ -76,7 +76,8 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, Pageable::refuse); }), errc::not_permitted);
   stream.synchronize();
   EXPECT_EQ(memory[0], 1);
-  EXPECT_EQ(code_of([&] { return copy_operation(memory, std::vector<int>(99)); }), errc::invalid_argument);
+  const std::vector<int> shorter(99);
+  EXPECT_EQ(code_of([&] { return copy_operation(memory, shorter); }), errc::invalid_argument);
 }
 
 TEST_F(Batch, CopiesNoneOrOneOperation) {

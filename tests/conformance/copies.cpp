@@ -85,7 +85,8 @@ TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
   EXPECT_EQ(copy_bytes(stream, &byte, nullptr, 0), CopyResult::nothing);
   EXPECT_EQ(copy_bytes(stream, nullptr, &byte, 0, Pageable::block), CopyResult::nothing);
   EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0, Pageable::refuse), CopyResult::nothing);
-  EXPECT_EQ(copy(stream, std::vector<int>{}, std::vector<int>{}), CopyResult::nothing);
+  std::vector<int> no_elements;
+  EXPECT_EQ(copy(stream, no_elements, no_elements), CopyResult::nothing);
   fill_bytes(stream, nullptr, 1, 0);
   fill(stream, std::span<int>{}, 1);
 }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The ranges that copies and fills take, and the mistakes that they refuse when the program is compiled.
+#pragma once
+
+#include <runnel/stream.hpp>
+
+#include <cstddef>
+#include <iterator>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+template <class R>
+concept memory_range = requires(R& range) {
+  {*std::data(range)};
+  { std::size(range) } -> std::convertible_to<std::size_t>;
+}
+// A Kokkos view has data() and size() too, and its elements need not lie side by side: kokkos::copy_async() knows.
+&&!requires(R & range) { range.span_is_contiguous(); };
+template <class R>
+using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
+
+/// A range that does not own its elements. The standard's views say so. Of any other type that copies like a pointer it is assumed if const
+/// does not reach the elements, unless it is an array.
+template <class R>
+concept memory_view = std::ranges::enable_borrowed_range<R> ||(std::is_trivially_copyable_v<R> && !std::is_array_v<R> && !requires {
+  std::tuple_size<R>::value;
+} && std::is_same_v<element_of<R>, element_of<const R>>);
+/// R as a forwarding reference deduces it.
+template <class R>
+concept owning_temporary = !std::is_reference_v<R> && !memory_view<std::remove_cv_t<R>>;
+template <class R>
+concept pointer_like = std::is_pointer_v<std::remove_cvref_t<R>> || std::is_null_pointer_v<std::remove_cvref_t<R>>;
+
+/// What is wrong with the types of a call, the first thing of several.
+enum class Fault {
+  none,
+  no_range,  ///< for which there is no better text than the compiler's
+  pointer,
+  temporary,
+  read_only,
+  other_type,
+  not_bytes,
+};
+
+template <class To>
+[[nodiscard]] consteval Fault fault_of_destination() {
+  if constexpr (pointer_like<To>)
+    return Fault::pointer;
+  else if constexpr (!memory_range<To>)
+    return Fault::no_range;
+  else if constexpr (owning_temporary<To>)
+    return Fault::temporary;
+  else if constexpr (std::is_const_v<element_of<To>>)
+    return Fault::read_only;
+  else
+    return std::is_trivially_copyable_v<element_of<To>> ? Fault::none : Fault::not_bytes;
+}
+
+template <class To, class From>
+[[nodiscard]] consteval Fault fault_of_copy() {
+  if constexpr (pointer_like<To> || pointer_like<From>)
+    return Fault::pointer;
+  else if constexpr (!memory_range<To> || !memory_range<From>)
+    return Fault::no_range;
+  else if constexpr (owning_temporary<From>)
+    return Fault::temporary;
+  else if constexpr (fault_of_destination<To>() == Fault::none)
+    return std::is_same_v<element_of<To>, std::remove_const_t<element_of<From>>> ? Fault::none : Fault::other_type;
+  else
+    return fault_of_destination<To>();
+}
+
+template <class From, class To>
+concept CopiedTo = fault_of_copy<To, From>()
+== Fault::none;
+template <class To>
+concept Filled = fault_of_destination<To>()
+== Fault::none;
+
+// What the refused overloads match.
+template <class From, Fault fault, class To>
+concept WronglyCopiedTo = fault_of_copy<To, From>()
+== fault;
+/// For parameters that a call may leave out.
+struct Absent {};
+
+/// Of copy(to, from), copy(stream, to, from) and copy(stream, to, from, policy); also with more arguments, such as a size.
+template <class A, class B, class C>
+[[nodiscard]] consteval Fault fault_of_copy_call() {
+  if constexpr (!std::is_convertible_v<A, StreamRef>)
+    return fault_of_copy<A, B>();
+  else if constexpr (!std::is_same_v<C, Absent>)
+    return fault_of_copy<B, C>();
+  else
+    return Fault::no_range;
+}
+template <class C, Fault fault, class A, class B>
+concept WrongCopy = fault_of_copy_call<A, B, C>()
+== fault;
+/// Of fill(to, value) and fill(stream, to, value).
+template <class A, class B>
+[[nodiscard]] consteval Fault fault_of_fill_call() {
+  if constexpr (std::is_convertible_v<A, StreamRef>)
+    return fault_of_destination<B>();
+  else
+    return fault_of_destination<A>();
+}
+template <class B, Fault fault, class A>
+concept WrongFill = fault_of_fill_call<A, B>()
+== fault;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Declares functions that exist only to refuse a mistake. The compiler's one error line says what to write instead, and `requires` answers
+/// that the call is not possible.
+#pragma once
+
+#include <runnel/config.hpp>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+template <std::size_t size>
+struct Text {
+  char text[size];
+  constexpr Text(const char (&literal)[size]) noexcept {
+    for (std::size_t i = 0; i < size; ++i) text[i] = literal[i];
+  }
+};
+/// g++ shows the parameters of a deleted function in its error, so one parameter's type holds the reason.
+template <Text reason>
+struct Because {};
+
+/// std::convertible_to, without <concepts>.
+template <class From, class To>
+concept ConvertibleTo = std::is_convertible_v<From, To>;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail
+
+// The parameters and the end of the declaration of a refused function: RUNNEL_REFUSED("what to write", int, bool). Clang says nothing of a
+// deleted function's parameters, but an unavailable function is refused with its reason, and does not count as possible. For g++ 12 such a
+// function counts as possible, and the error appears twice. docs/decisions.md has the other ways that were tried.
+#if defined __CUDACC__
+#define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) = delete
+#elif defined __clang__
+#define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) __attribute__((unavailable(reason)))
+#else
+#define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__, ::runnel::detail::Because<reason> = {}) = delete
+#endif

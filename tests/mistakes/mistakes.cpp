@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes in the use of the library. mistakes.py compiles this file: each line with a comment `error: text` or `warning: text` must give
+// exactly one such line, with that text, and no other line may give one.
+#include <runnel/runnel.hpp>
+
+#include <array>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace runnel;
+
+struct NotBytes {
+  NotBytes(const NotBytes&);
+};
+std::vector<int> make_vector();
+std::array<int, 3> make_array();
+std::unique_ptr<std::vector<NotBytes>> not_bytes();
+
+namespace {
+
+/// A view as other libraries have them: it says nothing of itself.
+struct OwnView {
+  int* data() const;
+  std::size_t size() const;
+};
+[[maybe_unused]] void copies(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v, int* p, const void* q, std::string& text) {
+  copy(s, p, p);                           // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, p, 12);                       // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, p);                           // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, v);                           // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, q, 12);                       // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, nullptr);                     // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, p);                              // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, v, 12);                          // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, {1, 2, 3});                   // error: a braced list ends before the copy: give it a name
+  copy(s, d, {1, 2, 3}, Pageable::block);  // error: a braced list ends before the copy: give it a name
+  copy(d, {1, 2, 3});                      // error: a braced list ends before the copy: give it a name
+  copy(s, d, std::vector<int>{1, 2});      // error: a temporary container ends before the copy: give it a name
+  copy(s, d, make_vector());               // error: a temporary container ends before the copy: give it a name
+  copy(s, make_vector(), d);               // error: a temporary container ends before the copy: give it a name
+  copy(d, make_vector());                  // error: a temporary container ends before the copy: give it a name
+  copy(s, d, std::move(v));                // error: a temporary container ends before the copy: give it a name
+  copy(s, d, make_array());                // error: a temporary container ends before the copy: give it a name
+  copy(s, text, std::string{"text"});      // error: a temporary container ends before the copy: give it a name
+  copy(s, v, DeviceBuffer<int>{3});        // error: a temporary container ends before the copy: give it a name
+  copy(s, d, PinnedBuffer<int>{3});        // error: a temporary container ends before the copy: give it a name
+  copy(s, std::as_const(v), d);            // error: the destination is read-only
+  copy(s, std::string_view{text}, text);   // error: the destination is read-only
+  copy(s, d, text);                        // error: source and destination have different element types
+  copy(d, text);                           // error: source and destination have different element types
+  copy(s, *not_bytes(), *not_bytes());     // error: the elements are not trivially copyable
+}
+
+[[maybe_unused]] void batches(DeviceBuffer<int>& d, std::vector<int>& v, int* p, std::string& text) {
+  static_cast<void>(copy_operation(p, p));                        // error: write CopyOperation{to, from, bytes}
+  static_cast<void>(copy_operation(d, {1, 2, 3}));                // error: a braced list ends before the copy: give it a name
+  static_cast<void>(copy_operation(d, make_vector()));            // error: a temporary container ends before the copy: give it a name
+  static_cast<void>(copy_operation(std::as_const(v), d));         // error: the destination is read-only
+  static_cast<void>(copy_operation(d, text));                     // error: source and destination have different element types
+  static_cast<void>(copy_operation(*not_bytes(), *not_bytes()));  // error: the elements are not trivially copyable
+}
+
+[[maybe_unused]] void fills(StreamRef s, std::vector<int>& v, int* p) {
+  fill(s, p, 1);                       // error: write fill_bytes(stream, to, value, bytes)
+  fill(s, p, 1, 12);                   // error: write fill_bytes(stream, to, value, bytes)
+  fill(p, 1);                          // error: write fill_bytes(stream, to, value, bytes)
+  fill(s, make_vector(), 1);           // error: a temporary container ends before the fill: give it a name
+  fill(make_vector(), 1);              // error: a temporary container ends before the fill: give it a name
+  fill(s, std::as_const(v), 1);        // error: the destination is read-only
+  fill(s, *not_bytes(), not_bytes());  // error: the elements are not trivially copyable
+}
+
+[[maybe_unused]] void streams(Device device, StreamRef s, int number) {
+  Stream a{1};                                     // error: write Stream{Device{n}} for device n
+  Stream b(number);                                // error: write Stream{Device{n}} for device n
+  Stream c{Device{0}, -1};                         // error: write Stream{device, {.priority = n}}
+  Stream d(device, Priority::high);                // error: write Stream{device, {.priority = n}}
+  StreamRef e{nullptr};                            // error: write device.default_stream()
+  StreamRef f{0};                                  // error: write device.default_stream()
+  s.launch_host_func([](int) {});                  // error: a host function has no parameters
+  s.launch_host_func(std::function<void(int)>{});  // error: a host function has no parameters
+  auto moved = [owned = std::make_unique<int>(1)] {};
+  s.launch_host_func(moved);  // error: the function cannot be copied: write std::move(function)
+}
+
+[[maybe_unused]] void guards(StreamRef s, Device device, const StreamContext& context) {
+  StreamGuard{s};                 // warning: nodiscard
+  DeviceGuard{device};            // warning: nodiscard
+  ProfilerRange{"name"};          // warning: nodiscard
+  StreamContext::Guard{context};  // warning: nodiscard
+}
+
+// What is possible, and what is not: `requires` answers truly.
+template <class To, class From>
+concept Copied = requires(StreamRef s, To&& to, From&& from) {
+  copy(s, std::forward<To>(to), std::forward<From>(from));
+};
+template <class To, class From>
+concept CopiedOnCurrent = requires(To&& to, From&& from) {
+  copy(std::forward<To>(to), std::forward<From>(from));
+};
+template <class To, class From>
+concept Batched = requires(To&& to, From&& from) {
+  copy_operation(std::forward<To>(to), std::forward<From>(from));
+};
+template <class To, class From>
+inline constexpr bool in_all_forms = Copied<To, From>&& CopiedOnCurrent<To, From>&& Batched<To, From>;
+template <class To, class From>
+inline constexpr bool in_no_form = !Copied<To, From> && !CopiedOnCurrent<To, From> && !Batched<To, From>;
+template <class To>
+concept IsFilled = requires(StreamRef s, To&& to) {
+  fill(s, std::forward<To>(to), 1);
+  fill(std::forward<To>(to), 1);
+};
+template <class F>
+concept Launched = requires(StreamRef s, F&& f) {
+  s.launch_host_func(std::forward<F>(f));
+};
+
+using Vector = std::vector<int>;
+using Buffer = DeviceBuffer<int>;
+static_assert(in_all_forms<Vector&, Buffer&> && in_all_forms<Buffer&, const Vector&> && in_all_forms<Vector&, const Buffer&>);
+static_assert(in_all_forms<int (&)[3], std::array<int, 3>&> && in_all_forms<PinnedBuffer<int>&, const ManagedBuffer<int>&>);
+static_assert(in_all_forms<Buffer&, std::initializer_list<int>&> && in_all_forms<Buffer&, const std::initializer_list<int>&>);
+static_assert(in_all_forms<std::span<int>, std::span<const int>> && in_all_forms<DeviceSpan<int>, DeviceSpan<const int>>);
+static_assert(in_all_forms<OwnView, OwnView> && in_all_forms<OwnView&, const OwnView> && in_all_forms<std::string&, std::string_view>);
+static_assert(in_no_form<int*, int*> && in_no_form<Vector&, int*> && in_no_form<int*, Vector&> && in_no_form<Vector&, std::nullptr_t>);
+static_assert(in_no_form<Buffer&, Vector> && in_no_form<Buffer&, const Vector> && in_no_form<Vector, Buffer&>);
+static_assert(in_no_form<Vector&, Buffer> && in_no_form<Buffer&, PinnedBuffer<int>> && in_no_form<Vector&, std::array<int, 3>>);
+static_assert(in_no_form<Vector&, std::array<const int, 3>> && in_no_form<Vector&, int[3]> && in_no_form<std::string&, std::string>);
+static_assert(in_no_form<const Vector&, Buffer&> && in_no_form<std::span<const int>, Buffer&> && in_no_form<Vector&, std::string&>);
+static_assert(in_no_form<Vector&, std::initializer_list<int>> && in_no_form<std::vector<NotBytes>&, std::vector<NotBytes>&>);
+static_assert(in_no_form<int, Vector&> && in_no_form<Vector&, int>);
+static_assert(IsFilled<Vector&> && IsFilled<std::span<int>> && IsFilled<Buffer&> && IsFilled<DeviceSpan<int>>);
+static_assert(!IsFilled<Vector> && !IsFilled<const Vector&> && !IsFilled<int*> && !IsFilled<Buffer> && !IsFilled<int>);
+static_assert(Launched<void (*)()> && Launched<void (&)()> && Launched<std::function<void()>&>);
+static_assert(!Launched<void (*)(int)> && !Launched<std::function<void(int)>> && !Launched<int>);
+static_assert(!std::is_constructible_v<Stream, int> && !std::is_constructible_v<Stream, Device, int>);
+static_assert(!std::is_constructible_v<Stream, Device, Priority> && !std::is_constructible_v<StreamRef, int>);
+static_assert(!std::is_convertible_v<int, Stream> && !std::is_convertible_v<int, StreamRef>);
+static_assert(std::is_constructible_v<Stream, Device> && std::is_constructible_v<Stream, Device, StreamOptions>);
+
+[[maybe_unused]] void braced(Device device) {
+  Stream a{device, {}};
+  Stream b{device, {.priority = -1}};
+  Stream c{{.priority = Priority::high}};
+  Stream d{StreamOptions{}};
+}
+
+}  // namespace

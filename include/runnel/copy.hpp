@@ -12,6 +12,8 @@
 #include <runnel/memory_kind.hpp>
 #include <runnel/stream.hpp>
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
@@ -66,6 +68,7 @@ template <class R>
 }
 
 void require_same_size(std::size_t to, std::size_t from);
+void require_index(std::size_t index, std::size_t size);
 CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind, const void* from, std::optional<MemoryKind> from_kind,
                       std::size_t bytes, Pageable policy);
 /// Repeats the `size` bytes at `value` `count` times.
@@ -85,6 +88,24 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = defaul
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(To&& to, From&& from) {
   return runnel::copy(current_stream(), std::forward<To>(to), std::forward<From>(from));
+}
+
+/// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if there is no such element
+template <detail::Filled To>
+void set(StreamRef stream, To&& to, std::size_t index, const std::type_identity_t<detail::element_of<To>>& value) {
+  detail::require_index(index, std::size(to));
+  detail::fill_pattern(stream, std::data(to) + index, detail::kind_by_type<To>(), &value, sizeof value, 1);
+}
+/// The element at `index` after the work submitted to `stream` so far, for which it waits as StreamRef::synchronize() does.
+/// @throws errc::invalid_argument if there is no such element
+template <class From, class T = std::remove_const_t<detail::element_of<From>>>
+requires detail::memory_range<From> && std::is_trivially_copyable_v<T>
+[[nodiscard]] T get(StreamRef stream, From&& from, std::size_t index) {
+  detail::require_index(index, std::size(from));
+  std::array<unsigned char, sizeof(T)> bytes;
+  detail::copy_known(stream, bytes.data(), std::nullopt, std::data(from) + index, detail::kind_by_type<From>(), sizeof(T), Pageable::stage);
+  stream.synchronize();
+  return std::bit_cast<T>(bytes);
 }
 
 /// Sets every element of `to` to `value`.

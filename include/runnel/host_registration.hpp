@@ -55,6 +55,11 @@ class HostRegistration {
   ///@}
   /// The address at which kernels of `device` reach this memory, without a copy.
   [[nodiscard]] void* device_pointer(Device device = Device::current()) const;
+  /// The same for elements: `device_pointer<float>()`. Requires: the memory holds elements of this type.
+  template <class T>
+  [[nodiscard]] T* device_pointer(Device device = Device::current()) const {
+    return static_cast<T*>(device_pointer(device));
+  }
 
  private:
   void* pointer_ = nullptr;

@@ -2,12 +2,14 @@
 /// Buffers: pinned host memory, which copy engines reach directly, and device memory, which kernels work on.
 #pragma once
 
+#include <runnel/copy.hpp>
 #include <runnel/current.hpp>
 #include <runnel/detail/owned_array.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/pinned_pool.hpp>
 #include <runnel/stream.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -26,6 +28,10 @@ void free_pinned(void* pointer) noexcept;
 /// Adds the stream to `others`, which free_device() takes.
 void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream);
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept;
+/// Ends the use by all streams, without a free.
+void release_device(StreamRef owner, std::vector<StreamRef>& others);
+/// Makes `stream` the owner. The former owner becomes one of `others`.
+void change_owner(StreamRef& owner, int device, std::vector<StreamRef>& others, StreamRef stream);
 
 struct PinnedOwner {
   static constexpr MemoryKind kind = MemoryKind::pinned;
@@ -35,8 +41,8 @@ struct DeviceOwner {
   static constexpr MemoryKind kind = MemoryKind::device;
   void free(void* pointer, std::size_t bytes) noexcept { free_device(pointer, bytes, stream_, device_, others_); }
 
-  StreamRef stream_;
-  int device_;
+  StreamRef stream_ = Access::ref(nullptr, 0);
+  int device_ = -1;
   std::vector<StreamRef> others_;
 };
 
@@ -114,15 +120,22 @@ class PinnedBuffer : public detail::OwnedHostArray<T, detail::PinnedOwner> {
 /// Owns `size()` elements of device memory, uninitialised. It is allocated and freed in the order of a stream: work submitted to that
 /// stream after the constructor may use the memory, and the memory is freed after the work submitted to it before the destructor. Order
 /// other streams by events, and name them with record_stream(), so that the memory is freed after their work too. A stream may be destroyed
-/// before its buffers.
+/// before its buffers. A buffer that was moved from is empty: it has no elements, and no stream until it gets one by set_stream() or
+/// resize().
 template <class T>
 class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   using Array = detail::OwnedArray<T, detail::DeviceOwner>;
 
  public:
+  /// An empty buffer without a stream.
+  DeviceBuffer() noexcept = default;
   /// `size` elements on the stream's device. @throws errc::out_of_memory
   explicit DeviceBuffer(std::size_t size, StreamRef stream = current_stream())
       : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))), size, {stream, stream.device().ordinal(), {}}} {}
+  /// As many elements as `other` has, on the stream's device, and a copy of them, enqueued in the stream. Requires: what writes `other`
+  /// comes before in that stream or by an event, and `other` is freed after the copy: name the stream with other.record_stream() if it is
+  /// not the other's own. @throws errc::out_of_memory
+  DeviceBuffer(const DeviceBuffer& other, StreamRef stream) : DeviceBuffer{other.size(), stream} { copy_front(other, stream); }
 
   ///@{ A view for kernels and copies.
   [[nodiscard]] DeviceSpan<T> span() noexcept { return {this->data(), this->size()}; }
@@ -130,13 +143,44 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   operator DeviceSpan<T>() noexcept { return span(); }
   operator DeviceSpan<const T>() const noexcept { return span(); }
   ///@}
-  /// The stream in whose order the memory is freed.
+  /// The stream in whose order the memory is freed; not valid() for an empty buffer without a stream.
   [[nodiscard]] StreamRef stream() const noexcept { return this->stream_; }
-  /// The device that the memory is on.
+  /// The device that the memory is on; Device{-1} for an empty buffer without a stream.
   [[nodiscard]] Device device() const noexcept { return Device{this->device_}; }
   /// Records that `stream` uses this memory: it is freed only after the work submitted to that stream until this buffer is destroyed.
   void record_stream(StreamRef stream) {
     if (this->data() != nullptr) detail::add_device_use(this->others_, this->stream_, stream);
+  }
+  /// From now on the memory is freed in the order of `stream`, which is of the same device. Streams that used the memory so far, the former
+  /// stream too, stay named as by record_stream(). @throws errc::invalid_argument for a stream of another device, if there are elements
+  void set_stream(StreamRef stream) {
+    if (this->data() != nullptr) return detail::change_owner(this->stream_, this->device_, this->others_, stream);
+    this->device_ = stream.device().ordinal();
+    this->stream_ = stream;
+  }
+  /// Changes the number of elements. They move to another block: the first ones keep their values, new ones are uninitialised, and pointers
+  /// into the buffer are not valid any more. Allocating, copying and freeing go into the order of stream(), or of the current stream if
+  /// there is none; nothing waits. If it throws, the buffer is as it was. @throws errc::out_of_memory
+  void resize(std::size_t size) {
+    if (size == this->size() && this->stream_.id() != 0) return;
+    const StreamRef stream = this->stream_.id() != 0 ? this->stream_ : current_stream();
+    DeviceBuffer fresh{size, stream};
+    fresh.copy_front(*this, stream);
+    *this = std::move(fresh);
+  }
+  /// Gives the elements to the caller. This buffer is empty afterwards. The caller frees the block after all work that uses it, with
+  /// `DeviceResource{device}.deallocate(stream, span.data(), span.size_bytes())`. An empty span if there are no elements.
+  [[nodiscard]] DeviceSpan<T> release() {
+    const DeviceSpan<T> released = span();
+    if (!released.empty()) detail::release_device(this->stream_, this->others_);
+    this->forget();
+    return released;
+  }
+
+ private:
+  void copy_front(const DeviceBuffer& from, StreamRef stream) {
+    const std::size_t bytes = std::min(from.size(), this->size()) * sizeof(T);
+    detail::copy_known(stream, this->data(), MemoryKind::device, from.data(), MemoryKind::device, bytes, Pageable::stage);
   }
 };
 

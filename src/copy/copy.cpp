@@ -43,5 +43,12 @@ void require_same_size(std::size_t to, std::size_t from) {
   throw_error(errc::invalid_argument, operation, reason);
 }
 
+void require_index(std::size_t index, std::size_t size) {
+  if (index < size) return;
+  char reason[120];
+  std::snprintf(reason, sizeof reason, "there is no element %zu: there are %zu, numbered from 0", index, size);
+  throw_error(errc::invalid_argument, "set or get an element", reason);
+}
+
 }  // namespace detail
 }  // namespace runnel::inline RUNNEL_ABI

@@ -208,6 +208,31 @@ void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef s
   throw_dead_stream(stream.id());
 }
 
+void change_owner(StreamRef& owner, int device, std::vector<StreamRef>& others, StreamRef stream) {
+  constexpr const char* changing = "change the stream of device memory";
+  enter(changing);
+  Slot& slot = live_slot(stream);
+  require_own_thread(slot, changing);
+  if (slot.device != device) throw_error(errc::invalid_argument, changing, "the stream belongs to another device than the memory");
+  if (stream == owner) return;
+  if (const auto named = std::find(others.begin(), others.end(), stream); named != others.end()) {
+    std::swap(*named, owner);
+    return;
+  }
+  others.push_back(owner);  // its counted use goes on
+  if (!begin_use(use_of(stream))) {
+    others.pop_back();
+    throw_dead_stream(stream.id());
+  }
+  owner = stream;
+}
+
+void release_device(StreamRef owner, std::vector<StreamRef>& others) {
+  refuse_in_child("release device memory");
+  end_use(use_of(owner));
+  for (const StreamRef other : others) end_use(use_of(other));
+}
+
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept {
   count_out(device, bytes);
   const Release mode = release_mode();

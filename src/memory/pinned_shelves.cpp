@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "memory/pinned_shelves.hpp"
 
 #include "base/relaxed_capture.hpp"

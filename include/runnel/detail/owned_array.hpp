@@ -10,7 +10,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Owns `size()` elements, uninitialised. `Owner` has `static constexpr MemoryKind kind` and `free(void*, std::size_t bytes) noexcept`.
+/// Owns `size()` elements, uninitialised. An array that was moved from is empty, as one that was made without arguments. `Owner` has
+/// `static constexpr MemoryKind kind` and `free(void*, std::size_t bytes) noexcept`.
 template <class T, class Owner>
 class OwnedArray : protected Owner {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "a buffer holds trivially copyable elements");
@@ -19,7 +20,9 @@ class OwnedArray : protected Owner {
   static constexpr MemoryKind memory_kind = Owner::kind;  ///< tells copies the kind of memory, so that they need not ask the runtime
 
   OwnedArray(OwnedArray&& other) noexcept
-      : Owner{std::move(static_cast<Owner&>(other))}, data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)} {}
+      : Owner{std::exchange(static_cast<Owner&>(other), Owner{})},
+        data_{std::exchange(other.data_, nullptr)},
+        size_{std::exchange(other.size_, 0)} {}
   OwnedArray& operator=(OwnedArray&& other) noexcept {
     OwnedArray taken{std::move(other)};
     std::swap(static_cast<Owner&>(*this), static_cast<Owner&>(taken));
@@ -41,6 +44,12 @@ class OwnedArray : protected Owner {
 
  protected:
   OwnedArray() noexcept = default;
+  /// Makes this empty without freeing the memory.
+  void forget() noexcept {
+    static_cast<Owner&>(*this) = Owner{};
+    data_ = nullptr;
+    size_ = 0;
+  }
   OwnedArray(void* data, std::size_t size, Owner owner) noexcept : Owner{std::move(owner)}, data_{static_cast<T*>(data)}, size_{size} {}
 
  private:

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {

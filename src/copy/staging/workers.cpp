@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <system_error>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 

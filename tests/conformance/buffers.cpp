@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// What users of containers expect of buffers: an empty state, resizing, copies, single elements, another stream, giving the memory away.
+#include <cstdint>
+#include <numeric>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Buffers = Conformance;
+using BuffersTwo = TwoDevices;
+
+std::vector<int> numbers(std::size_t count) {
+  std::vector<int> values(count);
+  std::iota(values.begin(), values.end(), 1);
+  return values;
+}
+
+std::vector<int> read(StreamRef stream, const DeviceBuffer<int>& buffer) {
+  std::vector<int> values(buffer.size());
+  copy(stream, values, buffer);
+  stream.synchronize();
+  return values;
+}
+
+/// Whether a buffer has no elements, no stream and no device.
+template <class Buffer>
+void expect_empty(const Buffer& buffer) {
+  EXPECT_EQ(buffer.data(), nullptr);
+  EXPECT_EQ(buffer.size(), 0U);
+  EXPECT_TRUE(buffer.empty());
+  EXPECT_EQ(buffer.device().ordinal(), -1);
+}
+
+TEST_F(Buffers, CanBeMadeEmptyAndFilledLater) {
+  Stream stream;
+  DeviceBuffer<int> there;
+  ManagedBuffer<int> managed;
+  expect_empty(there);
+  expect_empty(managed);
+  EXPECT_FALSE(there.stream().valid());
+  EXPECT_EQ(copy(stream, there, DeviceSpan<const int>{}), CopyResult::nothing);
+  there.record_stream(stream);
+  there = DeviceBuffer<int>{3, stream};
+  fill(stream, there, 1);
+  EXPECT_EQ(read(stream, there), std::vector<int>(3, 1));
+  EXPECT_EQ(there.stream(), stream);
+  EXPECT_EQ(there.device(), stream.device());
+}
+
+TEST_F(Buffers, AreEmptyOnceMovedFrom) {
+  Stream stream;
+  DeviceBuffer<int> there{3, stream};
+  DeviceBuffer<int> moved{std::move(there)};
+  expect_empty(there);  // NOLINT: this is what is tested
+  EXPECT_FALSE(there.stream().valid());
+  DeviceBuffer<int> assigned;
+  assigned = std::move(moved);
+  expect_empty(moved);  // NOLINT
+  EXPECT_EQ(assigned.size(), 3U);
+  EXPECT_EQ(assigned.stream(), stream);
+  there = std::move(assigned);  // a buffer that was moved from takes another's elements
+  EXPECT_EQ(there.size(), 3U);
+}
+
+TEST_F(Buffers, ResizingKeepsTheFirstElements) {
+  Stream stream;
+  const std::vector<int> values = numbers(1000);
+  DeviceBuffer<int> buffer{values.size(), stream};
+  copy(stream, buffer, values);
+  buffer.resize(5000);
+  EXPECT_EQ(buffer.size(), 5000U);
+  fill(stream, buffer.span().subspan(1000), 7);
+  std::vector<int> expected = values;
+  expected.resize(5000, 7);
+  EXPECT_EQ(read(stream, buffer), expected);
+  buffer.resize(10);
+  EXPECT_EQ(read(stream, buffer), numbers(10));
+  const int* const place = buffer.data();
+  buffer.resize(10);
+  EXPECT_EQ(buffer.data(), place) << "nothing changes if the size is the same";
+  buffer.resize(0);
+  EXPECT_TRUE(buffer.empty());
+  buffer.resize(4);
+  EXPECT_EQ(buffer.size(), 4U);
+  EXPECT_EQ(buffer.stream(), stream);
+}
+
+TEST_F(Buffers, ResizingDoesNotWait) {
+  if (!device().has_memory_pools()) GTEST_SKIP() << "without memory pools, allocating and freeing wait for the device";
+  Stream stream;
+  DeviceBuffer<int> buffer{4, stream};
+  fill(stream, buffer, 3);
+  Gate gate;
+  gate.close_on(stream);
+  fill(stream, buffer, 5);
+  buffer.resize(8);
+  EXPECT_FALSE(stream.query());
+  gate.open();
+  EXPECT_EQ(get(stream, buffer, 3), 5) << "the copy was not behind the work before it";
+}
+
+TEST_F(Buffers, AnEmptyBufferResizesOnTheCurrentStream) {
+  Stream stream;
+  const StreamGuard with{stream};
+  DeviceBuffer<int> buffer;
+  buffer.resize(3);
+  EXPECT_EQ(buffer.stream(), stream);
+  EXPECT_EQ(buffer.size(), 3U);
+}
+
+TEST_F(Buffers, ARefusedResizeChangesNothing) {
+  Stream stream;
+  DeviceBuffer<int> buffer{3, stream};
+  fill(stream, buffer, 9);
+  const int* const place = buffer.data();
+  EXPECT_EQ(code_of([&] { return buffer.resize(SIZE_MAX / 2), 0; }), errc::out_of_memory);
+  EXPECT_EQ(buffer.data(), place);
+  EXPECT_EQ(read(stream, buffer), std::vector<int>(3, 9));
+}
+
+TEST_F(Buffers, AreCopiedOnAStream) {
+  Stream owner, user;
+  const std::vector<int> values = numbers(2000);
+  DeviceBuffer<int> original{values.size(), owner};
+  copy(owner, original, values);
+  user.wait_stream(owner);
+  DeviceBuffer<int> copied{original, user};
+  EXPECT_EQ(copied.stream(), user);
+  EXPECT_NE(copied.data(), original.data());
+  owner.wait_stream(user);
+  fill(owner, original, 0);
+  EXPECT_EQ(read(user, copied), values);
+  EXPECT_TRUE((DeviceBuffer<int>{DeviceBuffer<int>{}, user}.empty()));
+}
+
+TEST_F(BuffersTwo, AreCopiedToAnotherDevice) {
+  Stream here{Device{0}}, there{Device{1}};
+  DeviceBuffer<int> original{100, here};
+  fill(here, original, 4);
+  there.wait_stream(here);
+  const DeviceBuffer<int> copied{original, there};
+  EXPECT_EQ(copied.device(), Device{1});
+  EXPECT_EQ(read(there, copied), std::vector<int>(100, 4));
+}
+
+TEST_F(Buffers, SingleElementsAreSetAndRead) {
+  struct Point {
+    double x, y;
+    bool operator==(const Point&) const = default;
+  };
+  Stream stream;
+  DeviceBuffer<int> buffer{3, stream};
+  fill(stream, buffer, 1);
+  for (int i = 0; i < 3; ++i) set(stream, buffer, static_cast<std::size_t>(i), 10 * i);  // each value ends before it is written
+  EXPECT_EQ(get(stream, buffer, 0), 0);
+  EXPECT_EQ(get(stream, buffer, 1), 10);
+  EXPECT_EQ(get(stream, std::as_const(buffer), 2), 20);
+  DeviceBuffer<Point> points{2, stream};
+  set(stream, points, 1, {1.5, 2.5});
+  EXPECT_EQ(get(stream, points, 1), (Point{1.5, 2.5}));
+  std::vector<short> host(2);
+  set(stream, host, 1, 12);
+  EXPECT_EQ(get(stream, host, 1), 12);
+  EXPECT_EQ(code_of([&] { return set(stream, buffer, 3, 1), 0; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return get(stream, buffer, 3); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return get(stream, DeviceSpan<int>{}, 0); }), errc::invalid_argument);
+}
+
+TEST_F(Buffers, AnElementIsReadAfterEarlierWork) {
+  Stream stream;
+  DeviceBuffer<int> buffer{2, stream};
+  fill(stream, buffer, 1);
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  set(stream, buffer, 1, 6);
+  int value = 0;
+  EXPECT_TRUE(held_by(gate, [&] { value = get(stream, buffer, 1); }));
+  EXPECT_EQ(value, 6);
+}
+
+TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
+  Stream former, latter;
+  PinnedBuffer<int> result{1 << 18};
+  {
+    DeviceBuffer<int> buffer{result.size(), former};
+    fill(former, buffer, 5);
+    latter.wait_stream(former);
+    buffer.set_stream(latter);
+    EXPECT_EQ(buffer.stream(), latter);
+    Gate gate;
+    if (device().has_memory_pools()) gate.close_on(former);
+    copy(former, result, buffer);  // what the former stream does still counts
+    buffer = {};
+    DeviceBuffer<int> next{result.size(), latter};  // would reuse the memory if it were free
+    fill(latter, next, 6);
+    gate.open();
+    former.synchronize();
+    latter.synchronize();
+  }
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(result.size()));
+}
+
+TEST_F(Buffers, TheStreamMayChangeBackAndForth) {
+  Stream a, b;
+  DeviceBuffer<int> buffer{4, a};
+  for (int i = 0; i < 3; ++i) {
+    buffer.set_stream(b);
+    buffer.set_stream(b);
+    buffer.set_stream(a);
+  }
+  buffer.record_stream(b);
+  EXPECT_EQ(buffer.stream(), a);
+  DeviceBuffer<int> empty;
+  empty.set_stream(b);
+  EXPECT_EQ(empty.stream(), b);
+  empty.resize(2);
+  EXPECT_EQ(empty.stream(), b);
+}
+
+TEST_F(Buffers, ABufferOutlivesItsStreamByAnotherOne) {
+  Stream next;
+  DeviceBuffer<int> buffer;
+  {
+    Stream first;
+    buffer = DeviceBuffer<int>{4, first};
+    fill(first, buffer, 8);
+    next.wait_stream(first);
+  }
+  EXPECT_EQ(code_of([&] { return buffer.resize(8), 0; }), errc::invalid_handle);
+  buffer.set_stream(next);
+  buffer.resize(8);
+  EXPECT_EQ(get(next, buffer, 3), 8);
+}
+
+TEST_F(BuffersTwo, AStreamOfAnotherDeviceIsRefused) {
+  Stream here{Device{0}}, there{Device{1}};
+  DeviceBuffer<int> buffer{4, here};
+  EXPECT_EQ(code_of([&] { return buffer.set_stream(there), 0; }), errc::invalid_argument);
+  EXPECT_EQ(buffer.stream(), here);
+}
+
+TEST_F(Buffers, ReleasedMemoryIsTheCallersToFree) {
+  Stream stream, user;
+  const DeviceResource resource = device_resource(stream.device());
+  const std::size_t before = resource.statistics().blocks;
+  DeviceBuffer<int> buffer{4, stream};
+  fill(stream, buffer, 2);
+  user.wait_stream(stream);
+  buffer.record_stream(user);
+  const DeviceSpan<int> released = buffer.release();
+  expect_empty(buffer);
+  EXPECT_EQ(released.size(), 4U);
+  EXPECT_EQ(resource.statistics().blocks, before + 1);
+  EXPECT_EQ(get(user, released, 3), 2);
+  resource.deallocate(user, released.data(), released.size_bytes());
+  EXPECT_EQ(resource.statistics().blocks, before);
+  EXPECT_TRUE(buffer.release().empty());
+}
+
+TEST_F(Buffers, ARegistrationHasATypedDevicePointer) {
+  std::vector<float> memory(4096);
+  const HostRegistration registration{memory};
+  float* const typed = registration.device_pointer<float>();
+  EXPECT_EQ(static_cast<void*>(typed), registration.device_pointer());
+  EXPECT_EQ(HostRegistration{}.device_pointer<float>(), nullptr);
+}
+
+}  // namespace

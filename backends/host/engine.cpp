@@ -11,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::host {
 

@@ -5,6 +5,7 @@
 #include "spin.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::host {
 

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <runnel/device.hpp>
+#include <runnel/error.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstdint>
+#include <system_error>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -34,8 +36,14 @@ extern thread_local constinit CurrentStream current;
 /// The stream that the calling thread has set for `device`; the default stream as above.
 [[nodiscard]] StreamRef current_stream(Device device);
 
+/// Makes `stream` the calling thread's current stream of its device until changed, and leaves the current device as it is, unlike
+/// StreamRef::use().
+void set_current_stream(StreamRef stream);
+
 /// Waits for the current stream.
 inline void synchronize() { current_stream().synchronize(); }
+/// The same, but throws nothing, as StreamRef::synchronize(code).
+void synchronize(std::error_code& code) noexcept;
 
 /// Makes a stream and its device current for a scope. At the end of the scope, also after an exception, the guard restores the device that
 /// was current and the stream that was current on the guarded stream's device, whatever `use()` set in between. Guards that end out of

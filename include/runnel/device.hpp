@@ -87,6 +87,11 @@ class Device {
 
   /// Waits until everything submitted to this device has completed, on every stream.
   void synchronize() const;
+  /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it.
+  template <class ErrorCode>
+  auto synchronize(ErrorCode& code) const noexcept -> decltype(set_by_synchronize(code, *this)) {
+    return set_by_synchronize(code, *this);
+  }
   /// The device's default stream: the platform's null stream, which orders with streams made `blocking`.
   [[nodiscard]] StreamRef default_stream() const;
 

@@ -26,7 +26,7 @@ enum class errc {
   unreadable_source,       ///< the bytes to copy could not be read
   unwritable_destination,  ///< the bytes to copy could not be written
   pool_exhausted,          ///< a pool reached its limit
-  function_failed,         ///< a function that the caller gave to overlap() threw; see `OverlapError`
+  function_failed,         ///< a function of the caller's threw: a host function, or one given to overlap(), see `OverlapError`
   unknown                  ///< the runtime gave a number that runnel does not know
 };
 
@@ -34,6 +34,17 @@ enum class errc {
 [[nodiscard]] const std::error_category& error_category() noexcept;
 /// The `std::error_code` of an `errc`.
 [[nodiscard]] std::error_code make_error_code(errc code) noexcept;
+
+class StreamRef;
+class Device;
+namespace detail {
+class EventBase;
+}
+///@{ The forms of synchronize() that throw nothing; write `stream.synchronize(code)`.
+void set_by_synchronize(std::error_code& code, StreamRef stream) noexcept;
+void set_by_synchronize(std::error_code& code, const detail::EventBase& event) noexcept;
+void set_by_synchronize(std::error_code& code, Device device) noexcept;
+///@}
 
 /// The base class of every exception that runnel throws. The thrown object is also a `std::system_error`, or, for out of memory, a
 /// `std::bad_alloc`. So `catch (const std::exception&)` catches all of them. (docs/decisions.md says why.)

@@ -2,11 +2,16 @@
 /// Events: marks in streams that the host and other streams can wait for.
 #pragma once
 
+#include <runnel/current.hpp>
+#include <runnel/error.hpp>
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <iosfwd>
+#include <string>
+#include <system_error>
 #include <type_traits>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -34,10 +39,14 @@ class EventBase {
   /// Records everything submitted to `stream` so far, in place of what the event recorded before. The event may be recorded on a stream of
   /// another device than before.
   void record(StreamRef stream);
+  /// The same, on the current stream.
+  void record() { record(current_stream()); }
   /// True when the recorded work has completed, or nothing was recorded.
   [[nodiscard]] bool query() const;
   /// Waits until the recorded work has completed: all that was submitted to the stream before the record, and nothing else.
   void synchronize() const;
+  /// The same, but throws nothing: clears the code, or sets it.
+  void synchronize(std::error_code& code) const noexcept { set_by_synchronize(code, *this); }
   /// As synchronize(), but waits at most `timeout`: false if the time ran out first.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
@@ -53,6 +62,14 @@ class EventBase {
   /// Gives the handle to the caller, who then destroys it. This event is moved-from afterwards.
   /// @throws errc::invalid_argument if there is no handle yet
   [[nodiscard]] native::event release();
+
+  /// "Event(recorded on device 0)", "TimedEvent(never recorded)" or "Event(moved from)". Makes no runtime call.
+  friend std::string to_string(const EventBase& event) { return event.describe(); }
+  /// Writes to_string(event).
+  template <class Char, class Traits>
+  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, const EventBase& event) {
+    return out << to_string(event).c_str();
+  }
 
  protected:
   EventBase(EventOptions options, bool timed) noexcept : options_{options}, timed_{timed} {}
@@ -72,6 +89,7 @@ class EventBase {
     borrowed,  ///< made elsewhere; left alone
   };
 
+  [[nodiscard]] std::string describe() const;
   void require_valid(const char* operation) const;
   /// What the host may ask about; null if nothing was recorded. @throws errc::capture for an event that was recorded in a capture
   [[nodiscard]] native::event handle_for_host(const char* operation) const;
@@ -95,7 +113,7 @@ class EventBase {
 
 /// A mark in a stream, without a time: cheap. Recording it again replaces the mark. An event that was never recorded is complete. An event
 /// outlives the stream that it was recorded on. The native event is made at the first record, on that stream's device.
-/// Its verbs are those of detail::EventBase, above: record, query, synchronize, synchronize_for.
+/// Its verbs are those of detail::EventBase, above: record, query, synchronize, synchronize_for, to_string.
 class Event : public detail::EventBase {
  public:
   /// An event that is not recorded yet.

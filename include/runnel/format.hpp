@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `std::format("{}", stream)` for streams and devices, if the standard library has `std::format`. `to_string` and `<<` work everywhere.
+/// `std::format("{}", stream)` for streams, events and devices, if the standard library has `std::format`. `to_string` and `<<` work
+/// everywhere.
 #pragma once
 
 #include <runnel/device.hpp>
+#include <runnel/event.hpp>
 #include <runnel/stream.hpp>
 
 #include <version>
@@ -22,4 +24,9 @@ struct std::formatter<runnel::StreamRef, Char> : std::formatter<std::string, Cha
 };
 template <class Char>
 struct std::formatter<runnel::Stream, Char> : std::formatter<runnel::StreamRef, Char> {};
+template <class Event, class Char>
+requires std::is_base_of_v<runnel::detail::EventBase, Event>
+struct std::formatter<Event, Char> : std::formatter<std::string, Char> {
+  auto format(const Event& event, auto& context) const { return std::formatter<std::string, Char>::format(to_string(event), context); }
+};
 #endif

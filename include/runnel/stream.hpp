@@ -16,7 +16,6 @@
 #include <iosfwd>
 #include <limits>
 #include <string>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -92,6 +91,12 @@ class StreamRef {
   [[nodiscard]] bool query() const;
   /// Waits until everything submitted so far has completed. Then throws the first exception of a host function, if there was one, once.
   void synchronize() const;
+  /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it. errc::function_failed: a host function
+  /// threw, and the next synchronize() that may throw will throw that exception.
+  template <class ErrorCode>
+  auto synchronize(ErrorCode& code) const noexcept -> decltype(set_by_synchronize(code, *this)) {
+    return set_by_synchronize(code, *this);
+  }
   /// As synchronize(), but waits at most `timeout`: false if the time ran out first.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
@@ -190,7 +195,7 @@ class Stream : public StreamRef {
   Stream RUNNEL_REFUSED("write Stream{device, {.priority = n}}", Device, P);
   /// @endcond
   ///@{ The other object is moved-from afterwards.
-  Stream(Stream&& other) noexcept : StreamRef{other}, held_{std::exchange(other.held_, {})} { other.forget(); }
+  Stream(Stream&& other) noexcept : StreamRef{other}, held_{other.held_.take()} { other.forget(); }
   Stream& operator=(Stream&& other) noexcept;
   ///@}
   ~Stream() {

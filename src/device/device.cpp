@@ -2,6 +2,7 @@
 #include <runnel/device.hpp>
 
 #include "base/process.hpp"
+#include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"
 #include "device/current_device.hpp"
@@ -252,6 +253,10 @@ void Device::synchronize() const {
   const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
   call.check(backend::device_synchronize());
   if (detail::is_checking()) checker::host_waited_for_device(call.device());
+}
+
+void set_by_synchronize(std::error_code& code, Device device) noexcept {
+  detail::set_by_call(code, [&] { device.synchronize(); });
 }
 
 RuntimeVersion runtime_version() {

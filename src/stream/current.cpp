@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/process.hpp"
+#include "base/set_by_call.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
@@ -52,6 +53,16 @@ StreamRef current_stream(Device device) {
   static_cast<void>(current_stream());  // sets noted_device
   detail::require_device(device.ordinal(), "get the current stream");
   return detail::live_or_default(detail::stream_set_on(device.ordinal()), device.ordinal());
+}
+
+void set_current_stream(StreamRef stream) {
+  const int device = stream.device().ordinal();
+  static_cast<void>(detail::read_current_device("set a device's current stream"));
+  detail::set_stream_on(device, detail::parts(stream));
+}
+
+void synchronize(std::error_code& code) noexcept {
+  detail::set_by_call(code, [&] { set_by_synchronize(code, current_stream()); });
 }
 
 void StreamRef::use() const {

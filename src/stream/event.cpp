@@ -5,6 +5,7 @@
 #include "base/counters.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
+#include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "stream/event_pool.hpp"
@@ -14,6 +15,7 @@
 
 #include <cmath>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -162,6 +164,17 @@ bool EventBase::synchronize_until(std::chrono::steady_clock::time_point deadline
   return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
 }
 
+std::string EventBase::describe() const {
+  std::string text = timed_ ? "TimedEvent(" : "Event(";
+  if (!valid())
+    text += "moved from";
+  else if (!recorded_.load(std::memory_order_acquire))
+    text += "never recorded";
+  else
+    text += "recorded on device " + std::to_string(device_.load(std::memory_order_relaxed));
+  return text + ")";
+}
+
 native::event EventBase::native() const {
   require_valid("get the native event");
   return handle_.load(std::memory_order_acquire);
@@ -217,3 +230,9 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail
+
+namespace runnel::inline RUNNEL_ABI {
+void set_by_synchronize(std::error_code& code, const detail::EventBase& event) noexcept {
+  detail::set_by_call(code, [&] { event.synchronize(); });
+}
+}  // namespace runnel::inline RUNNEL_ABI

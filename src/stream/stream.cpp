@@ -5,6 +5,7 @@
 #include "base/counters.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
+#include "base/set_by_call.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
@@ -18,6 +19,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -211,6 +213,14 @@ bool StreamRef::query() const { return detail::poll(detail::StreamCall{*this, "a
 void StreamRef::synchronize() const {
   detail::Slot& slot = detail::synchronize_slot(*this);
   detail::deliver_failure(slot);
+}
+
+void set_by_synchronize(std::error_code& code, StreamRef stream) noexcept {
+  detail::set_by_call(code, [&] {
+    const detail::Slot& slot = detail::synchronize_slot(stream);
+    if (slot.has_failure.load(std::memory_order_acquire)) [[unlikely]]
+      code = errc::function_failed;
+  });
 }
 
 bool StreamRef::synchronize_until(std::chrono::steady_clock::time_point deadline) const {

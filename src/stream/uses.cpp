@@ -20,6 +20,7 @@
 #include <new>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {

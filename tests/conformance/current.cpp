@@ -452,4 +452,32 @@ TEST_F(Current, SettingAndReadingAllocatesNothing) {
   EXPECT_TRUE(right);
 }
 
+TEST_F(Current, IsSetWithoutUse) {
+  const StreamRef before = current_stream();
+  {
+    Stream stream;
+    set_current_stream(stream);
+    EXPECT_EQ(current_stream(), stream);
+    EXPECT_EQ(current_stream(stream.device()), stream);
+  }
+  EXPECT_EQ(current_stream(), before) << "a stream that was destroyed is not current";
+  Stream gone, taken{std::move(gone)};
+  EXPECT_EQ(code_of([&] { return set_current_stream(gone), 0; }), errc::invalid_handle);  // NOLINT: this is what is tested
+}
+
+TEST_F(CurrentTwo, ADevicesStreamIsSetWithoutSwitchingDevice) {
+  const StreamRef before = current_stream();
+  Stream there{second};
+  set_current_stream(there);
+  EXPECT_EQ(Device::current(), first);
+  EXPECT_EQ(current_stream(), before);
+  EXPECT_EQ(current_stream(second), there);
+  {
+    const DeviceGuard on{second};
+    EXPECT_EQ(current_stream(), there);
+  }
+  set_current_stream(second.default_stream());
+  EXPECT_EQ(current_stream(second), second.default_stream());
+}
+
 }  // namespace

@@ -7,6 +7,7 @@
 #include <new>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "support.hpp"
 

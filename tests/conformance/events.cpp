@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ctime>
 
+#include <sstream>
+
 #include "support.hpp"
 
 namespace {
@@ -447,6 +449,36 @@ TEST_F(Events, MutualWaitsDoNotDeadlock) {
   EXPECT_TRUE(a.synchronize_for(patience));
   EXPECT_TRUE(b.synchronize_for(patience));
   EXPECT_EQ(log.entries(), (Entries{"before", "before", "after", "after"}));
+}
+
+TEST_F(Events, AreRecordedOnTheCurrentStreamUnlessOneIsNamed) {
+  Stream stream;
+  const StreamGuard with{stream};
+  Gate gate;
+  gate.close_on(stream);
+  Event event;
+  TimedEvent timed;
+  event.record();
+  timed.record();
+  EXPECT_FALSE(event.query());
+  EXPECT_FALSE(timed.query());
+  gate.open();
+  event.synchronize();
+  timed.synchronize();
+}
+
+TEST_F(Events, SayWhatTheyAre) {
+  Stream stream;
+  Event event;
+  EXPECT_EQ(to_string(event), "Event(never recorded)");
+  event.record(stream);
+  const std::string recorded = "recorded on device " + std::to_string(stream.device().ordinal()) + ")";
+  EXPECT_EQ(to_string(event), "Event(" + recorded);
+  const Event moved{std::move(event)};
+  EXPECT_EQ(to_string(event), "Event(moved from)");  // NOLINT: this is what is tested
+  std::ostringstream out;
+  out << moved << ' ' << TimedEvent{stream};
+  EXPECT_EQ(out.str(), "Event(" + recorded + " TimedEvent(" + recorded);
 }
 
 }  // namespace

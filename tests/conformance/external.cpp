@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrappers of native handles that other code made.
 #include <stdexcept>
+#include <utility>
 
 #include "support.hpp"
 

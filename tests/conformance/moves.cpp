@@ -3,6 +3,7 @@
 #include <functional>
 #include <sstream>
 #include <type_traits>
+#include <utility>
 
 #include "support.hpp"
 

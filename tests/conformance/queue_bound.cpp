@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stream that is slower than its caller blocks the caller, so that its queue stays bounded.
+#include <utility>
+
 #include "support.hpp"
 
 namespace {

@@ -5,6 +5,7 @@
 #include "support.hpp"
 
 #include <iterator>
+#include <utility>
 
 namespace {
 

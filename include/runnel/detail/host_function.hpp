@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <new>
 #include <type_traits>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 

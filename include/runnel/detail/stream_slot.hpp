@@ -76,6 +76,12 @@ class SlotReference {
   [[nodiscard]] explicit operator bool() const noexcept { return word_ != 0; }
   [[nodiscard]] StreamSlot* slot() const noexcept { return reinterpret_cast<StreamSlot*>(word_ & ~std::uintptr_t{1}); }
   [[nodiscard]] bool is_owner() const noexcept { return (word_ & 1) != 0; }
+  /// The reference, which this object gives away.
+  [[nodiscard]] SlotReference take() noexcept {
+    const SlotReference taken{*this};
+    word_ = 0;
+    return taken;
+  }
 
  private:
   static_assert(alignof(StreamSlot) > 1);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Turns exceptions into codes, for functions that throw nothing.
+#pragma once
+
+#include <runnel/error.hpp>
+
+#include <new>
+#include <system_error>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Clears the code and calls `call()`, which may set it; then the code is that of what the call throws, if it throws. Requires: the call
+/// throws nothing but errors of the library and std::bad_alloc.
+template <class Call>
+void set_by_call(std::error_code& code, Call&& call) noexcept {
+  code.clear();
+  try {
+    call();
+  } catch (const Error& error) {
+    code = error.code();
+  } catch (const std::bad_alloc&) {
+    code = errc::out_of_memory;
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

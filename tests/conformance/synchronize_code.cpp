@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// synchronize() that sets a std::error_code instead of throwing, of streams, events and devices.
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using SynchronizeCode = Conformance;
+
+const std::error_code stale = make_error_code(errc::unknown);
+
+static_assert(noexcept(std::declval<StreamRef>().synchronize(std::declval<std::error_code&>())));
+static_assert(noexcept(std::declval<Event&>().synchronize(std::declval<std::error_code&>())));
+static_assert(noexcept(std::declval<Device>().synchronize(std::declval<std::error_code&>())));
+static_assert(noexcept(runnel::synchronize(std::declval<std::error_code&>())));
+
+/// Checks that `wait(code)` waits for the stream, and clears the code.
+template <class Wait>
+void expect_waits(StreamRef stream, Wait&& wait) {
+  Gate gate;
+  gate.close_on(stream);
+  Event event{stream};
+  std::error_code code = stale;
+  EXPECT_TRUE(held_by(gate, [&] { wait(event, code); }));
+  EXPECT_EQ(code, std::error_code{});
+  EXPECT_TRUE(event.query());
+}
+
+TEST_F(SynchronizeCode, WaitsAndClearsTheCode) {
+  Stream stream;
+  expect_waits(stream, [&](Event&, std::error_code& code) { stream.synchronize(code); });
+  expect_waits(stream, [&](Event& event, std::error_code& code) { event.synchronize(code); });
+  expect_waits(stream, [&](Event&, std::error_code& code) { device().synchronize(code); });
+  expect_waits(stream, [&](Event&, std::error_code& code) {
+    const StreamGuard with{stream};
+    runnel::synchronize(code);
+  });
+}
+
+TEST_F(SynchronizeCode, SetsTheCodeOfARefusal) {
+  Stream stream;
+  Stream moved{std::move(stream)};
+  Event event;
+  const Event moved_event{std::move(event)};
+  std::error_code code;
+  stream.synchronize(code);  // NOLINT: this is what is tested
+  EXPECT_EQ(code, errc::invalid_handle);
+  code.clear();
+  event.synchronize(code);  // NOLINT
+  EXPECT_EQ(code, errc::invalid_handle);
+  code.clear();
+  Device{Device::count()}.synchronize(code);
+  EXPECT_EQ(code, errc::invalid_device);
+  moved_event.synchronize(code);
+  EXPECT_EQ(code, std::error_code{}) << "an event that was never recorded is complete";
+}
+
+TEST_F(SynchronizeCode, IsRefusedInAHostFunction) {
+  Stream stream, other;
+  std::error_code of_stream, of_event, of_device;
+  const Event event{other};
+  stream.launch_host_func([&, other = StreamRef{other}] {
+    other.synchronize(of_stream);
+    event.synchronize(of_event);
+    Device{0}.synchronize(of_device);
+  });
+  stream.synchronize();
+  EXPECT_EQ(of_stream, errc::not_permitted);
+  EXPECT_EQ(of_event, errc::not_permitted);
+  EXPECT_EQ(of_device, errc::not_permitted);
+}
+
+TEST_F(SynchronizeCode, LeavesTheExceptionOfAHostFunctionToBeThrown) {
+  Stream stream;
+  stream.launch_host_func([] { throw std::runtime_error{"the function's own"}; });
+  std::error_code code;
+  for (int i = 0; i < 2; ++i) {
+    code.clear();
+    stream.synchronize(code);
+    EXPECT_EQ(code, errc::function_failed);
+  }
+  EXPECT_THROW(stream.synchronize(), std::runtime_error);
+  stream.synchronize(code);
+  EXPECT_EQ(code, std::error_code{});
+}
+
+}  // namespace

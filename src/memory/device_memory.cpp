@@ -105,8 +105,8 @@ struct FreeRequest {
   });
 }
 
-/// Waits for the devices of all users, and frees the memory then; leaks it if work may still run. The plain free would wait for its own device if the memory came from a
-/// plain allocation, and for nothing if the memory came from a pool.
+/// Waits for the devices of all users, and frees the memory then; leaks it if work may still run. The plain free would wait for its own
+/// device if the memory came from a plain allocation, and for nothing if the memory came from a pool.
 void free_after_wait(const FreeRequest& request) noexcept {
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)

@@ -576,12 +576,12 @@ TEST_F(PinnedMemory, StatisticsAreExact) {
 TEST_F(PinnedMemory, ABlockTooLargeToBeKeptIsCountedUntilItsUseIsComplete) {
   constexpr std::size_t large = (std::size_t{1} << 30) + 1;
   Stream stream;
-  std::optional<Buffer> buffer;
-  if (code_of([&] { buffer.emplace(large); }) == errc::out_of_memory) GTEST_SKIP() << "there is not so much memory";
+  Buffer buffer;
+  if (code_of([&] { buffer = Buffer(large); }) == errc::out_of_memory) GTEST_SKIP() << "there is not so much memory";
   Gate gate;
   gate.close_on(stream);
-  fill_bytes(stream, buffer->data(), 1, 1);
-  buffer.reset();
+  fill_bytes(stream, buffer.data(), 1, 1);
+  buffer = {};
   EXPECT_EQ(since().cached_blocks, 1U);
   EXPECT_GT(since().cached, large);
   gate.open();

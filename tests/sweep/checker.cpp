@@ -31,6 +31,8 @@ errc expected(int code) {
     case 700:
     case 719:
       return errc::device_lost;
+    case 910:
+      return errc::not_supported;
     default:
       return 900 <= code && code <= 908 ? errc::capture : errc::unknown;
   }
@@ -153,6 +155,9 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   same("events", before.live.events, after.events);
   same("pinned blocks", before.live.pinned_blocks, after.pinned_blocks);
   same("device blocks", before.live.device_blocks, after.device_blocks);
+  const bool not_destroyed = view().fault_in_release;
+  if (!not_destroyed) same("graphs", then.graphs, view().graphs);
+  if (!not_destroyed) same("executable graphs", then.executable_graphs, view().executable_graphs);
   const Snapshot now = snapshot();
   // If no call works any more, the library cannot restore the device.
   if (sound() && now.device != before.device) violation("%s: device %d was current, now %d", what, before.device, now.device);
@@ -236,6 +241,8 @@ void Checker::finish() {
   if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed; }))
     violation("the runtime still has %zu device blocks", view().device_blocks);
   if (now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
+  if (now.graphs > allowed) violation("the runtime still has %zu graphs", now.graphs);
+  if (now.executable_graphs > allowed) violation("the runtime still has %zu executable graphs", now.executable_graphs);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
   const std::size_t known = live_objects().pooled_events + kept_events_ + 2 * PinnedPool::statistics().cached_blocks;
   if (view().events > known + allowed) violation("the runtime has %zu events, the library knows of %zu", view().events, known);

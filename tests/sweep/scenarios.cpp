@@ -589,6 +589,7 @@ struct CaptureEnd {
   ~CaptureEnd() {
     void* graph = nullptr;
     if (is_needed) static_cast<void>(vendor("StreamEndCapture", handle, &graph));
+    if (graph != nullptr) static_cast<void>(vendor("GraphDestroy", graph));
   }
 };
 
@@ -635,6 +636,7 @@ void captures(Checker& c) {
   const int ended = vendor("StreamEndCapture", handle, &graph);
   const bool failed_here = c.faulted() && !faulted_before;
   if (failed_here) static_cast<void>(vendor("StreamEndCapture", handle, &graph));
+  if (graph != nullptr) static_cast<void>(vendor("GraphDestroy", graph));
   static_cast<void>(vendor("GetLastError"));
   if (c.sound()) c.require(ended == 0 || failed_here, "the capture is broken");
   if (!c.attempt("synchronize", [&] { captured->synchronize(); })) return;

@@ -159,6 +159,7 @@ void expect_forked(const char* what, F&& f) {
     expect(false, std::string{what} + " did not throw");
   } catch (const Error& error) {
     expect(error.code() == errc::forked, std::string{what} + " threw: " + error.what());
+    expect(*error.operation() != '\0', std::string{what} + " names no operation");
   }
 }
 

@@ -119,7 +119,8 @@ void two_streams() {
   b.expect_copied();
 }
 
-/// A runtime call fails half way. The exception reaches the user, who frees the memory at once; the stream does not wait for ever.
+/// A runtime call fails half way. The exception reaches the user, who frees the memory at once; the stream does not wait for ever. The
+/// workers are done with the job in the end. The ring stays active once, so that it is never used again.
 void fail_half_way(Direction direction) {
   start_workers();
   Lane& lane = make_lane(1, part, 3 * part);
@@ -133,6 +134,7 @@ void fail_half_way(Direction direction) {
   expect(failed, "a failure was not reported");
   lane.overwrite();
   synchronize(lane.slot.handle);
+  while (lane.ring.active.load(std::memory_order_acquire) != 1) sync::yield();
 }
 void fail_to_device() { fail_half_way(Direction::to_device); }
 void fail_to_host() { fail_half_way(Direction::to_host); }

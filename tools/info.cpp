@@ -37,6 +37,15 @@ std::string abilities(runnel::Device device) {
   return text.empty() ? "nothing besides copies and kernels" : text;
 }
 
+void print_identity(runnel::Device device) {
+  const auto [major, minor] = device.compute_capability();
+  std::printf("  capability       %d.%d\n", major, minor);
+  std::printf("  uuid             %s\n", device.uuid().c_str());
+  std::printf("  PCI bus id       %s\n", device.pci_bus_id().c_str());
+  constexpr const char* waits[] = {"as the runtime chooses", "spins", "yields", "sleeps"};
+  std::printf("  a waiting host   %s\n", waits[static_cast<int>(device.host_wait())]);
+}
+
 void print(runnel::Device device) {
   const auto [free, total] = device.memory_info();
   const auto priorities = device.priority_range();
@@ -58,6 +67,7 @@ void print(runnel::Device device) {
   else
     std::printf("  hardware queues  %s\n", host_backend ? "none: a thread for each stream with work" : "unknown");
   std::printf("  processors       %d\n", device.multiprocessor_count());
+  if (!host_backend) print_identity(device);
   std::printf("  can              %s\n", abilities(device).c_str());
 }
 

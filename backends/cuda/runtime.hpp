@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <type_traits>
 
 #include "driver_functions.hpp"
@@ -37,6 +38,8 @@ inline constexpr auto get_last_error = &cudaGetLastError;
 
 // Devices
 using attribute = cudaDeviceAttr;
+inline constexpr attribute attribute_compute_capability_major = cudaDevAttrComputeCapabilityMajor;
+inline constexpr attribute attribute_compute_capability_minor = cudaDevAttrComputeCapabilityMinor;
 inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
 inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
@@ -57,6 +60,20 @@ inline error device_name(char* text, std::size_t size, int device) noexcept {
   if (e == cudaSuccess) std::snprintf(text, size, "%s", properties.name);
   return e;
 }
+inline error device_uuid(unsigned char (&bytes)[16], int device) noexcept {
+  cudaDeviceProp properties{};
+  const error e = cudaGetDeviceProperties(&properties, device);
+  std::memcpy(bytes, properties.uuid.bytes, sizeof bytes);
+  return e;
+}
+inline constexpr auto device_pci_bus_id = &cudaDeviceGetPCIBusId;
+inline constexpr unsigned int host_wait_flags = cudaDeviceScheduleMask;
+inline constexpr unsigned int host_wait_automatic = cudaDeviceScheduleAuto;
+inline constexpr unsigned int host_wait_spin = cudaDeviceScheduleSpin;
+inline constexpr unsigned int host_wait_yield = cudaDeviceScheduleYield;
+inline constexpr unsigned int host_wait_block = cudaDeviceScheduleBlockingSync;
+inline constexpr auto get_device_flags = &cudaGetDeviceFlags;
+inline constexpr auto set_device_flags = &cudaSetDeviceFlags;
 inline constexpr auto device_get_attribute = &cudaDeviceGetAttribute;
 inline constexpr auto memory_get_info = &cudaMemGetInfo;
 inline constexpr auto get_stream_priority_range = &cudaDeviceGetStreamPriorityRange;

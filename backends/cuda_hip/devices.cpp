@@ -20,6 +20,10 @@ int hardware_queues() noexcept {
 
 rt::attribute native_attribute(Attribute attribute) noexcept {
   switch (attribute) {
+    case Attribute::compute_capability_major:
+      return rt::attribute_compute_capability_major;
+    case Attribute::compute_capability_minor:
+      return rt::attribute_compute_capability_minor;
     case Attribute::async_engine_count:
       return rt::attribute_async_engine_count;
     case Attribute::hardware_queues:  // the runtime is asked for another attribute, so that it refuses a device that does not exist
@@ -37,6 +41,20 @@ rt::attribute native_attribute(Attribute attribute) noexcept {
       return rt::attribute_memory_pools;
   }
   return rt::attribute_multiprocessor_count;
+}
+
+unsigned int native_flag(HostWait wait) noexcept {
+  switch (wait) {
+    case HostWait::spin:
+      return rt::host_wait_spin;
+    case HostWait::yield:
+      return rt::host_wait_yield;
+    case HostWait::block:
+      return rt::host_wait_block;
+    case HostWait::automatic:
+      break;
+  }
+  return rt::host_wait_automatic;
 }
 
 // Turns the error "it is so already" into success, and clears it.
@@ -66,6 +84,27 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
   if (s == ok && attribute == Attribute::hardware_queues) value = hardware_queues();
   if (attribute == Attribute::stream_memory_operations && !rt::values_in_pinned_memory) value = 0;
   return s;
+}
+
+status device_uuid(unsigned char (&bytes)[16], int device) noexcept { return rt::device_uuid(bytes, device); }
+
+status device_pci_bus_id(char* text, std::size_t size, int device) noexcept {
+  return rt::device_pci_bus_id(text, static_cast<int>(size), device);
+}
+
+status host_wait(HostWait& wait) noexcept {
+  unsigned int flags = 0;
+  const status s = rt::get_device_flags(&flags);
+  wait = HostWait::automatic;
+  for (const HostWait other : {HostWait::spin, HostWait::yield, HostWait::block})
+    if ((flags & rt::host_wait_flags) == native_flag(other)) wait = other;
+  return s;
+}
+
+status set_host_wait(HostWait wait) noexcept {
+  unsigned int flags = 0;
+  if (const status s = rt::get_device_flags(&flags); s != ok) return s;
+  return rt::set_device_flags((flags & ~rt::host_wait_flags) | native_flag(wait));
 }
 
 status memory_info(std::size_t& free, std::size_t& total) noexcept { return rt::memory_get_info(&free, &total); }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <type_traits>
 
@@ -42,6 +43,8 @@ inline constexpr auto get_last_error = &hipGetLastError;
 #ifdef __HIP_PLATFORM_NVIDIA__
 // The header translates only some attributes (5.7: neither copy engines nor stream memory operations), so CUDA's own call is used.
 using attribute = cudaDeviceAttr;
+inline constexpr attribute attribute_compute_capability_major = cudaDevAttrComputeCapabilityMajor;
+inline constexpr attribute attribute_compute_capability_minor = cudaDevAttrComputeCapabilityMinor;
 inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
 inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
@@ -53,6 +56,8 @@ inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECT
 inline constexpr int hardware_queues_default = 8;
 #else
 using attribute = hipDeviceAttribute_t;
+inline constexpr attribute attribute_compute_capability_major = hipDeviceAttributeComputeCapabilityMajor;
+inline constexpr attribute attribute_compute_capability_minor = hipDeviceAttributeComputeCapabilityMinor;
 inline constexpr attribute attribute_async_engine_count = hipDeviceAttributeAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = hipDeviceAttributeMultiprocessorCount;
 inline constexpr attribute attribute_can_map_host_memory = hipDeviceAttributeCanMapHostMemory;
@@ -77,6 +82,38 @@ inline error device_name(char* text, std::size_t size, int device) noexcept {
   return hipDeviceGetName(text, static_cast<int>(size), device);
 #endif
 }
+inline error device_uuid(unsigned char (&bytes)[16], int device) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  cudaDeviceProp properties{};  // HIP's properties have no uuid (5.2), and hipDeviceGetUuid is a driver function there
+  const error e = hipCUDAErrorTohipError(cudaGetDeviceProperties(&properties, device));
+  std::memcpy(bytes, properties.uuid.bytes, sizeof bytes);
+#else
+  hipUUID uuid{};
+  const error e = hipDeviceGetUuid(&uuid, device);
+  std::memcpy(bytes, uuid.bytes, sizeof bytes);
+#endif
+  return e;
+}
+inline error device_pci_bus_id(char* text, int size, int device) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  return hipCUDAErrorTohipError(cudaDeviceGetPCIBusId(text, size, device));
+#else
+  return hipDeviceGetPCIBusId(text, size, device);
+#endif
+}
+inline constexpr unsigned int host_wait_flags = 7;  // HIP has no name for the bits below together
+inline constexpr unsigned int host_wait_automatic = hipDeviceScheduleAuto;
+inline constexpr unsigned int host_wait_spin = hipDeviceScheduleSpin;
+inline constexpr unsigned int host_wait_yield = hipDeviceScheduleYield;
+inline constexpr unsigned int host_wait_block = hipDeviceScheduleBlockingSync;
+inline error get_device_flags(unsigned int* flags) noexcept {
+#ifdef __HIP_PLATFORM_NVIDIA__
+  return hipCUDAErrorTohipError(cudaGetDeviceFlags(flags));  // the header has no wrapper (5.2)
+#else
+  return hipGetDeviceFlags(flags);
+#endif
+}
+inline constexpr auto set_device_flags = &hipSetDeviceFlags;
 inline error device_get_attribute(int* value, attribute which, int device) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
   return hipCUDAErrorTohipError(cudaDeviceGetAttribute(value, which, device));

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <new>
 #include <string>
 #include <thread>
@@ -121,6 +122,10 @@ status device_name(char* text, std::size_t size, int device) noexcept {
 status device_attribute(int& value, Attribute attribute, int device) noexcept {
   if (!exists(device)) return status_of(errc::invalid_device);
   switch (attribute) {
+    case Attribute::compute_capability_major:
+    case Attribute::compute_capability_minor:
+      value = 0;
+      break;
     case Attribute::async_engine_count:
       value = 2;
       break;
@@ -142,6 +147,26 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
   }
   return ok;
 }
+
+status device_uuid(unsigned char (&bytes)[16], int device) noexcept {
+  if (!exists(device)) return status_of(errc::invalid_device);
+  std::fill(std::begin(bytes), std::end(bytes), static_cast<unsigned char>(0));
+  bytes[15] = static_cast<unsigned char>(device + 1);
+  return ok;
+}
+
+status device_pci_bus_id(char* text, std::size_t, int device) noexcept {
+  if (!exists(device)) return status_of(errc::invalid_device);
+  *text = '\0';
+  return ok;
+}
+
+status host_wait(HostWait& wait) noexcept {
+  wait = HostWait::automatic;
+  return ok;
+}
+
+status set_host_wait(HostWait wait) noexcept { return wait == HostWait::automatic ? ok : status_of(errc::not_supported); }
 
 status memory_info(std::size_t& free, std::size_t& total) noexcept {
   total = host::memory_of_device();

@@ -64,7 +64,10 @@ namespace detail {
 template <class R>
 [[nodiscard]] constexpr std::optional<MemoryKind> kind_by_type() noexcept {
   constexpr const MemoryKind* kind = kind_of_range<std::remove_cvref_t<R>>();
-  return kind != nullptr ? std::optional{*kind} : std::nullopt;
+  if constexpr (kind != nullptr)
+    return *kind;
+  else
+    return std::nullopt;
 }
 
 void require_same_size(std::size_t to, std::size_t from);

@@ -29,6 +29,21 @@ struct PriorityRange {
   friend constexpr bool operator==(PriorityRange, PriorityRange) noexcept = default;
 };
 
+/// The vendor's number for what a device's kernels may use: 9.0 for an H100, for gfx942 9.4; 0.0 on the host backend.
+struct ComputeCapability {
+  int major;  ///< before the point
+  int minor;  ///< after it
+  friend constexpr auto operator<=>(const ComputeCapability&, const ComputeCapability&) noexcept = default;
+};
+
+/// What a thread does while it waits for a device.
+enum class HostWait {
+  automatic,  ///< what the runtime chooses (default)
+  spin,       ///< asks again and again: reacts fastest, and uses a core
+  yield,      ///< asks again and again, and lets other threads run between
+  block,      ///< sleeps
+};
+
 /// How much memory a device has.
 struct MemoryInfo {
   std::size_t free;   ///< bytes that no process has allocated
@@ -49,6 +64,10 @@ class Device {
   [[nodiscard]] static std::string why_no_device();
   /// The calling thread's current device.
   [[nodiscard]] static Device current();
+  /// The device with this PCI bus id, as pci_bus_id() writes it; "01:00.0" is in domain 0. @throws errc::invalid_device if there is none
+  [[nodiscard]] static Device from_pci_bus_id(const std::string& id);
+  /// The device with this uuid, as uuid() writes it; "GPU-" may come before. @throws errc::invalid_device if there is none
+  [[nodiscard]] static Device from_uuid(const std::string& uuid);
   /// Makes this the calling thread's current device.
   void use() const;
 
@@ -56,6 +75,16 @@ class Device {
   [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
   /// The vendor's name for the device.
   [[nodiscard]] std::string name() const;
+  /// What the device's kernels may use.
+  [[nodiscard]] ComputeCapability compute_capability() const;
+  /// A name that no other device has, as "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44". On the host backend it is made of the ordinal.
+  [[nodiscard]] std::string uuid() const;
+  /// The device's place on the bus, as "0000:01:00.0"; "" on the host backend.
+  [[nodiscard]] std::string pci_bus_id() const;
+  /// What threads do while they wait for the device.
+  [[nodiscard]] HostWait host_wait() const;
+  /// Sets it, for all threads of the process. @throws errc::not_supported on the host backend for all but HostWait::automatic
+  void set_host_wait(HostWait wait) const;
   /// The device's memory, in bytes, at this moment.
   [[nodiscard]] MemoryInfo memory_info() const;
   /// The priorities that the device's streams can have.

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <string>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -139,6 +140,34 @@ constexpr const char* counting = "count the devices";
   return "install the device's driver, or build runnel with -Dgpu_backend=host";
 }
 
+/// As "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44".
+[[nodiscard]] std::string uuid_text(const unsigned char (&bytes)[16]) {
+  std::string text;
+  for (std::size_t i = 0; i < sizeof bytes; ++i) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", bytes[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += digits;
+  }
+  return text;
+}
+
+[[nodiscard]] std::string lower_case(std::string text) {
+  for (char& letter : text)
+    if ('A' <= letter && letter <= 'F') letter = static_cast<char>(letter - 'A' + 'a');
+  return text;
+}
+
+/// The first device that `matches`. @throws errc::invalid_device if there is none
+template <class Matches>
+[[nodiscard]] Device find_device(const char* operation, const std::string& name, Matches&& matches) {
+  enter(operation);
+  require_device(0, operation);
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal)
+    if (matches(Device{ordinal})) return Device{ordinal};
+  throw_error(errc::invalid_device, operation, ("no device is named " + name).c_str());
+}
+
 /// Grants or revokes the device's access to the pool of `peer`: peer access alone does not cover memory that is allocated in stream order.
 void allow_pool_access(const DeviceCall& call, int peer, bool allow) {
   if (has_memory_pools(peer)) call.check(backend::allow_pool_access(peer, call.device(), allow));
@@ -182,6 +211,49 @@ std::string Device::name() const {
   char text[256] = {};
   call.check(backend::device_name(text, sizeof text, ordinal_));
   return text;
+}
+
+ComputeCapability Device::compute_capability() const {
+  constexpr const char* operation = "ask for a device's compute capability";
+  return {detail::attribute_of(ordinal_, backend::Attribute::compute_capability_major, operation),
+          detail::attribute_of(ordinal_, backend::Attribute::compute_capability_minor, operation)};
+}
+
+std::string Device::uuid() const {
+  const detail::DeviceCall call{ordinal_, "ask for a device's uuid"};
+  unsigned char bytes[16] = {};
+  call.check(backend::device_uuid(bytes, ordinal_));
+  return detail::uuid_text(bytes);
+}
+
+std::string Device::pci_bus_id() const {
+  const detail::DeviceCall call{ordinal_, "ask for a device's place on the bus"};
+  char text[32] = {};
+  call.check(backend::device_pci_bus_id(text, sizeof text, ordinal_));
+  return detail::lower_case(text);
+}
+
+Device Device::from_pci_bus_id(const std::string& id) {
+  const bool has_domain = std::count(id.begin(), id.end(), ':') == 2;
+  const std::string wanted = detail::lower_case(has_domain ? id : "0000:" + id);
+  return detail::find_device("find a device by its PCI bus id", id, [&](Device device) { return device.pci_bus_id() == wanted; });
+}
+
+Device Device::from_uuid(const std::string& uuid) {
+  const std::string wanted = detail::lower_case(uuid.rfind("GPU-", 0) == 0 ? uuid.substr(4) : uuid);
+  return detail::find_device("find a device by its uuid", uuid, [&](Device device) { return device.uuid() == wanted; });
+}
+
+HostWait Device::host_wait() const {
+  const detail::CurrentDeviceCall call{ordinal_, "ask how the host waits for a device"};
+  HostWait wait{};
+  call.check(backend::host_wait(wait));
+  return wait;
+}
+
+void Device::set_host_wait(HostWait wait) const {
+  const detail::CurrentDeviceCall call{ordinal_, "set how the host waits for a device"};
+  call.check(backend::set_host_wait(wait));
 }
 
 MemoryInfo Device::memory_info() const {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, the current device and its guard. The first use from many threads needs a process of its own: exit_fork.cpp.
+#include <cctype>
 #include <climits>
 #include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
+#include <string>
 
 #include "support.hpp"
 
@@ -167,6 +169,70 @@ TEST_F(DevicesTwo, SynchronizeDoesNotWaitForOtherDevices) {
   gate.close_on(there);
   first.synchronize();
   EXPECT_FALSE(there.query());
+}
+
+TEST_F(Devices, HaveAComputeCapability) {
+  const ComputeCapability found = device().compute_capability();
+  EXPECT_EQ(found == (ComputeCapability{0, 0}), streams_are_threads());
+  EXPECT_GE(found, (ComputeCapability{0, 0}));
+  EXPECT_LT((ComputeCapability{8, 9}), (ComputeCapability{9, 0}));
+}
+
+TEST_F(Devices, AreFoundByTheirUuid) {
+  std::set<std::string> seen;
+  for (int i = 0; i < Device::count(); ++i) {
+    const std::string uuid = Device{i}.uuid();
+    EXPECT_EQ(uuid.size(), 36U);
+    EXPECT_EQ(std::count(uuid.begin(), uuid.end(), '-'), 4);
+    EXPECT_TRUE(seen.insert(uuid).second) << "two devices have one uuid";
+    EXPECT_EQ(Device::from_uuid(uuid), Device{i});
+    EXPECT_EQ(Device::from_uuid("GPU-" + uuid), Device{i});
+  }
+  for (const char* const unknown : {"", "GPU-", "ffffffff-ffff-ffff-ffff-ffffffffffff"})
+    EXPECT_EQ(code_of([&] { return Device::from_uuid(unknown); }), errc::invalid_device);
+}
+
+TEST_F(Devices, AreFoundByTheirPlaceOnTheBus) {
+  for (int i = 0; i < Device::count(); ++i) {
+    const std::string id = Device{i}.pci_bus_id();
+    EXPECT_EQ(id.empty(), streams_are_threads());
+    if (id.empty()) continue;
+    EXPECT_EQ(Device::from_pci_bus_id(id), Device{i});
+    std::string capitals = id;
+    std::transform(id.begin(), id.end(), capitals.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    EXPECT_EQ(Device::from_pci_bus_id(capitals), Device{i});
+    if (id.rfind("0000:", 0) == 0) EXPECT_EQ(Device::from_pci_bus_id(id.substr(5)), Device{i});
+  }
+  for (const char* const unknown : {"", "0000:", "ffff:ff:1f.7"})
+    EXPECT_EQ(code_of([&] { return Device::from_pci_bus_id(unknown); }), errc::invalid_device);
+}
+
+TEST_F(Devices, SayHowTheHostWaits) {
+  const HostWait before = device().host_wait();
+  for (const HostWait wait : {HostWait::spin, HostWait::yield, HostWait::block}) {
+    if (streams_are_threads()) {
+      EXPECT_EQ(code_of([&] { return device().set_host_wait(wait), 0; }), errc::not_supported);
+      continue;
+    }
+    device().set_host_wait(wait);
+    EXPECT_EQ(device().host_wait(), wait);
+    Stream stream;
+    EXPECT_TRUE(runs(stream));
+    stream.synchronize();
+  }
+  device().set_host_wait(before);
+  EXPECT_EQ(device().host_wait(), before);
+}
+
+TEST_F(DevicesTwo, EachHasItsOwnWayToWait) {
+  if (streams_are_threads()) GTEST_SKIP() << "the host backend has one way";
+  const HostWait before = first.host_wait();
+  const HostWait before_second = second.host_wait();
+  second.set_host_wait(HostWait::block);
+  EXPECT_EQ(second.host_wait(), HostWait::block);
+  EXPECT_EQ(first.host_wait(), before);
+  EXPECT_EQ(Device::current(), first);
+  second.set_host_wait(before_second);
 }
 
 }  // namespace

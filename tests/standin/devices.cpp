@@ -14,10 +14,20 @@ bool exists(int device) { return 0 <= device && device < settings().devices; }
 
 bool reachable(int device, int peer) { return settings().peers && device != peer; }
 
+void write_uuid(char (&bytes)[16], int device) {
+  for (int i = 0; i < 16; ++i) bytes[i] = static_cast<char>(0xF0 - 16 * i + device);
+}
+
 // The value of each attribute that runnel queries. Other attributes are refused.
 int attribute(int& value, vendor::Attribute which) {
   switch (static_cast<int>(which)) {
 #ifdef STANDIN_CUDA
+    case cudaDevAttrComputeCapabilityMajor:
+      value = 9;
+      return vendor::ok;
+    case cudaDevAttrComputeCapabilityMinor:
+      value = 0;
+      return vendor::ok;
     case cudaDevAttrAsyncEngineCount:
       value = 2;
       return vendor::ok;
@@ -41,6 +51,12 @@ int attribute(int& value, vendor::Attribute which) {
       return vendor::ok;
 #else
     // No case for the number of copy engines: HIP 5 refuses this attribute on AMD.
+    case hipDeviceAttributeComputeCapabilityMajor:
+      value = 9;
+      return vendor::ok;
+    case hipDeviceAttributeComputeCapabilityMinor:
+      value = 4;
+      return vendor::ok;
     case hipDeviceAttributeMultiprocessorCount:
       value = 110;
       return vendor::ok;
@@ -94,6 +110,31 @@ vendor::Error API(SetDevice)(int device) {
 
 vendor::Error API(DeviceGetAttribute)(int* value, vendor::Attribute which, int device) {
   return call([&](Lock&) -> int { return exists(device) ? attribute(*value, which) : vendor::invalid_device; });
+}
+
+vendor::Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
+  return call([&](Lock&) {
+    if (!exists(device)) return vendor::invalid_device;
+    if (text == nullptr || size < 13) return vendor::invalid_value;
+    std::snprintf(text, static_cast<std::size_t>(size), "0000:%02X:00.0", 0xA0 + device);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GetDeviceFlags)(unsigned int* flags) {
+  return call([&](Lock&) {
+    *flags = state().device_flags[this_thread().device];
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(SetDeviceFlags)(unsigned int flags) {
+  return call([&](Lock&) {
+    const unsigned int wait = flags & 7U;  // at most one of spin, yield and block
+    if ((wait & (wait - 1)) != 0) return vendor::invalid_value;
+    state().device_flags[this_thread().device] = flags;
+    return vendor::ok;
+  });
 }
 
 vendor::Error API(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
@@ -177,11 +218,20 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     *properties = {};
     std::snprintf(properties->name, sizeof properties->name, "Stand-in %d", device);
     properties->multiProcessorCount = 132;
+    write_uuid(properties->uuid.bytes, device);
     properties->totalGlobalMem = settings().memory;
     return vendor::ok;
   });
 }
 #else
+hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
+  return call([&](Lock&) {
+    if (!exists(device)) return vendor::invalid_device;
+    write_uuid(uuid->bytes, device);
+    return vendor::ok;
+  });
+}
+
 hipError_t hipDeviceGetName(char* name, int size, hipDevice_t device) {
   return call([&](Lock&) {
     if (!exists(device)) return vendor::invalid_device;

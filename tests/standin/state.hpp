@@ -126,6 +126,7 @@ struct State {
   Blocks blocks;
   Misuse misuse;
   std::set<std::pair<int, int>> peers;
+  std::map<int, unsigned int> device_flags;
   std::map<int, StreamPtr> legacy;
   std::vector<CapturePtr> captures;
   std::vector<PendingFree> pending_frees;  // oldest first

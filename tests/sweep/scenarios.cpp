@@ -503,6 +503,27 @@ void buffers(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+/// What containers do: the buffer is as it was after each failure, so that the call can be repeated. (Not without
+/// pools: then a free, which resize() and deallocate() contain, waits for the device a second time if the first wait fails.)
+void buffers_changed(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  c.keeps_streams(4);
+  std::optional<DeviceBuffer<int>> buffer, copied;
+  if (!c.attempt("DeviceBuffer", [&] { buffer.emplace(256U, *b.stream); })) return;
+  if (!c.attempt("set", [&] { set(*b.stream, *buffer, 255, 7); })) return;
+  if (!c.attempt("resize", [&] { buffer->resize(1024); })) return;
+  if (!c.attempt("a copy", [&] { copied.emplace(*buffer, *b.stream); })) return;
+  int value = 0;
+  if (!c.attempt("get", [&] { value = get(*b.stream, *copied, 255); })) return;
+  c.require(value == 7, "the element has another value");
+  if (!c.attempt("set_stream", [&] { copied->set_stream(first.default_stream()); })) return;
+  DeviceSpan<int> released;
+  if (!c.attempt("release", [&] { released = buffer->release(); })) return;
+  if (!c.attempt("deallocate", [&] { device_resource().deallocate(*b.stream, released.data(), released.size_bytes()); })) return;
+  static_cast<void>(b.check(c));
+}
+
 void native_handles(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -701,6 +722,11 @@ void device_properties(Checker& c) {
   if (!c.attempt("multiprocessor_count", [&] { c.require(second.multiprocessor_count() > 0, "none"); })) return;
   if (!c.attempt("has_memory_pools", [&] { c.require(second.has_memory_pools(), "none"); })) return;
   if (!c.attempt("has_stream_memory_operations", [&] { static_cast<void>(second.has_stream_memory_operations()); })) return;
+  if (!c.attempt("compute_capability", [&] { c.require(second.compute_capability().major > 0, "none"); })) return;
+  if (!c.attempt("from_uuid", [&] { c.require(Device::from_uuid(second.uuid()) == second, "another device"); })) return;
+  if (!c.attempt("from_pci_bus_id", [&] { c.require(Device::from_pci_bus_id(second.pci_bus_id()) == second, "another device"); })) return;
+  if (!c.attempt("set_host_wait", [&] { second.set_host_wait(HostWait::block); })) return;
+  if (!c.attempt("host_wait", [&] { c.require(second.host_wait() == HostWait::block, "another way"); })) return;
   if (!c.attempt("can_access_peer", [&] { c.require(first.can_access_peer(second), "cannot"); })) return;
   if (!c.attempt("enable_peer_access", [&] { second.enable_peer_access(first); })) return;
   if (!c.attempt("enable_peer_access again", [&] { second.enable_peer_access(first); })) return;
@@ -859,6 +885,7 @@ constexpr Scenario scenarios[] = {
     {"guards_on_two_devices", guards_on_two_devices, "STANDIN_DEVICES=2"},
     {"buffers", buffers},
     {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
+    {"buffers_changed", buffers_changed},
     {"native_handles", native_handles},
     {"pinned_given_back_first", pinned_given_back_first},
     {"pinned_given_back_last", pinned_given_back_last},

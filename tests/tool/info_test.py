@@ -12,6 +12,10 @@ if tool.has_device():
 else:
     tool.expect('none: ' in text, 'info says why there is no device')
 
+if 'backend            host' not in text and tool.has_device():
+    for word in ('capability', 'uuid', 'PCI bus id', 'a waiting host'):
+        tool.expect(word in text, f'info says {word!r}')
+
 if 'backend            host' in text:
     text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '3'}).stdout.decode()
     tool.expect(text.count('\ndevice ') == 3, 'info lists every device')

@@ -2,9 +2,9 @@
 /// THE WAIST: the functions that a backend must provide. A function stands for one call of the runtime: it takes native handles and plain
 /// types, returns the runtime's status, decides nothing, and touches no state of the library. A few make a second call, because the runtime
 /// needs two for the purpose: the pool functions find the device's pool first; enabling or disabling peer access clears the error "it is so
-/// already"; and a driver function is looked up at its first use. Ownership, argument checks, device switching, event reuse and exceptions
-/// are written once, above. The linker checks that a backend is complete. "The current device" is the calling thread's, as the runtime
-/// knows it.
+/// already"; how the host waits is one of several flags, which are read first; and a driver function is looked up at its first use.
+/// Ownership, argument checks, device switching, event reuse and exceptions are written once, above. The linker checks that a backend is
+/// complete. "The current device" is the calling thread's, as the runtime knows it.
 #pragma once
 
 #include <runnel/error.hpp>
@@ -33,6 +33,8 @@ void forget_error(status) noexcept;
 
 // Devices
 enum class Attribute {
+  compute_capability_major,
+  compute_capability_minor,
   async_engine_count,
   multiprocessor_count,
   hardware_queues,
@@ -47,9 +49,13 @@ enum class Attribute {
 [[nodiscard]] status set_device(int device) noexcept;
 [[nodiscard]] status device_name(char* text, std::size_t size, int device) noexcept;
 [[nodiscard]] status device_attribute(int& value, Attribute, int device) noexcept;
-[[nodiscard]] status memory_info(std::size_t& free, std::size_t& total) noexcept;  // of the current device
-[[nodiscard]] status priority_range(int& least, int& greatest) noexcept;           // of the current device
-[[nodiscard]] status device_synchronize() noexcept;                                // the current device
+[[nodiscard]] status device_uuid(unsigned char (&bytes)[16], int device) noexcept;
+[[nodiscard]] status device_pci_bus_id(char* text, std::size_t size, int device) noexcept;  // "" if the device is on no bus
+[[nodiscard]] status host_wait(HostWait&) noexcept;                                         // for the current device
+[[nodiscard]] status set_host_wait(HostWait) noexcept;                                      // for the current device
+[[nodiscard]] status memory_info(std::size_t& free, std::size_t& total) noexcept;           // of the current device
+[[nodiscard]] status priority_range(int& least, int& greatest) noexcept;                    // of the current device
+[[nodiscard]] status device_synchronize() noexcept;                                         // the current device
 [[nodiscard]] status can_access_peer(int& can, int device, int peer) noexcept;
 [[nodiscard]] status enable_peer_access(int peer) noexcept;   // from the current device; 0 if it already was
 [[nodiscard]] status disable_peer_access(int peer) noexcept;  // from the current device; 0 if it was not enabled

@@ -201,7 +201,9 @@ TEST_F(Devices, AreFoundByTheirPlaceOnTheBus) {
     std::string capitals = id;
     std::transform(id.begin(), id.end(), capitals.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     EXPECT_EQ(Device::from_pci_bus_id(capitals), Device{i});
-    if (id.rfind("0000:", 0) == 0) EXPECT_EQ(Device::from_pci_bus_id(id.substr(5)), Device{i});
+    if (id.rfind("0000:", 0) == 0) {
+      EXPECT_EQ(Device::from_pci_bus_id(id.substr(5)), Device{i});
+    }
   }
   for (const char* const unknown : {"", "0000:", "ffff:ff:1f.7"})
     EXPECT_EQ(code_of([&] { return Device::from_pci_bus_id(unknown); }), errc::invalid_device);

@@ -90,6 +90,7 @@ class Interpreter {
   void query(const Step& step);
   void elapsed(const Step& step);
   void overlap_buffers(const Step& step);
+  void graph(const Step& step);
   void refuse(const Step& step);
   void starve(const Step& step);
   void fork_child();
@@ -316,6 +317,9 @@ bool Interpreter::execute_work(const Step& step) {
       return true;
     case Call::overlap:
       overlap_buffers(step);
+      return true;
+    case Call::graph:
+      graph(step);
       return true;
     case Call::refuse:
       refuse(step);
@@ -552,6 +556,37 @@ void Interpreter::elapsed(const Step& step) {
   stop.record(stream(step.stream));
   stop.synchronize();
   if (stop - start < std::chrono::nanoseconds{0}) fail("a fill took a negative time");
+}
+
+/// Two halves are copied on two streams, one of them through memory of the graph. The graph is dropped with its streams while it runs.
+void Interpreter::graph(const Step& step) {
+  const StreamRef on = stream(step.stream);
+  const Stream main{on.device()}, side{on.device()};
+  unsigned char* const target = buffer(step.buffer).data() + step.at;
+  const unsigned char* const source = buffer(step.source).data() + step.source_at;
+  const std::size_t half = step.bytes / 2;
+  const auto runs = std::make_shared<std::atomic<int>>(0);
+  const auto work = [&] {
+    main.launch_host_func([runs] { ++*runs; });
+    side.wait_stream(main);
+    copy_bytes(main, target, source, half);
+    if (step.form % 2 == 0) {
+      copy_bytes(side, target + half, source + half, step.bytes - half);
+    } else {
+      DeviceBuffer<unsigned char> between(step.bytes - half, side);
+      copy_bytes(side, between.data(), source + half, step.bytes - half);
+      copy_bytes(side, target + half, between.data(), step.bytes - half);
+    }
+    main.wait_stream(side);
+  };
+  Graph graph = capture(main, work);
+  if (step.form % 4 >= 2) static_cast<void>(graph.update(main, work));
+  const int launches = 1 + static_cast<int>(step.form) / 8;
+  for (int i = 0; i < launches; ++i) graph.launch(on);
+  on.launch_host_func([runs, launches] {
+    if (*runs != launches)
+      fail("a function of a graph ran " + std::to_string(*runs) + " times in " + std::to_string(launches) + " launches");
+  });
 }
 
 void Interpreter::overlap_buffers(const Step& step) {

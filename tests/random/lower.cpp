@@ -103,6 +103,7 @@ class Lowering {
   void elapsed(const Operation& o);
   void renew_stream(const Operation& o);
   void overlap(const Operation& o);
+  void graph(const Operation& o);
   void starve(const Operation& o);
   void query(const Operation& o);
 
@@ -286,6 +287,8 @@ void Lowering::dispatch(const Operation& o) {
       return;
     case Verb::overlap:
       return overlap(o);
+    case Verb::graph:
+      return graph(o);
     case Verb::refuse: {
       touch_line(line_of(o.stream));
       emit_access(make(Call::refuse, o.stream), o);
@@ -627,6 +630,31 @@ void Lowering::copy(const Operation& o) {
   step.source_is_free = is_host(buffer_slot(o.source).kind) && (from.conflicts(o.source_at, o.source_at + o.bytes, true) & ~known()).none();
   std::copy_n(from.bytes.begin() + static_cast<long>(o.source_at), o.bytes, buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
   if (is_host(buffer_slot(o.buffer).kind)) step.digest = digest(buffer(o.buffer).bytes.data() + o.at, o.bytes);
+  emit_access(step, o);
+  commit(o.stream);
+  note(o.buffer, o.at, o.at + o.bytes, true);
+  note(o.source, o.source_at, o.source_at + o.bytes, false);
+  note_use_on(o.stream, o.buffer);
+  note_use_on(o.stream, o.source);
+}
+
+/// Neither copies of pageable memory nor copies between host memories can be captured everywhere. A pinned buffer may be dropped while the
+/// graph uses it, which the library does not see.
+void Lowering::graph(const Operation& o) {
+  const BufferKind to = buffer_slot(o.buffer).kind, from = buffer_slot(o.source).kind;
+  if (to == BufferKind::pageable || from == BufferKind::pageable || to == BufferKind::pinned || from == BufferKind::pinned ||
+      (is_host(to) && is_host(from)) || o.bytes == 0 || o.buffer == o.source)
+    return;
+  if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes)) return;
+  touch_buffer(o.buffer);
+  touch_buffer(o.source);
+  open_gates_if_calls_may_wait();
+  order(o.stream,
+        buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) | buffer(o.source).conflicts(o.source_at, o.source_at + o.bytes, false));
+  Step step = make(Call::graph, o.stream);
+  step.form = random_.below(24);
+  std::copy_n(buffer(o.source).bytes.begin() + static_cast<long>(o.source_at), o.bytes,
+              buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
   emit_access(step, o);
   commit(o.stream);
   note(o.buffer, o.at, o.at + o.bytes, true);

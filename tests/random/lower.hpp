@@ -52,6 +52,7 @@ enum class Call : unsigned char {
   elapsed,
   trim,
   overlap,
+  graph,
   refuse,
   starve,  ///< function or copy; allocation number `value` fails
   fork_child,

@@ -119,6 +119,7 @@ class Printer {
   [[nodiscard]] std::string scratch(const Step& step) const;
   [[nodiscard]] std::string function(const Step& step, int place) const;
   [[nodiscard]] std::string overlap(const Step& step) const;
+  [[nodiscard]] std::string graph(const Step& step) const;
   [[nodiscard]] std::string refuse(const Step& step, int place) const;
 
   const Program& program_;
@@ -362,6 +363,8 @@ std::string Printer::work(const Step& step, int place) const {
              text("); stop.synchronize(); if (stop - start < 0ns) fail(%d, \"time\"); }\n", place);
     case Call::overlap:
       return overlap(step);
+    case Call::graph:
+      return graph(step);
     case Call::refuse:
       return refuse(step, place);
     case Call::starve:
@@ -452,6 +455,22 @@ std::string Printer::function(const Step& step, int place) const {
     default:
       return launch + ran + "});\n";
   }
+}
+
+std::string Printer::graph(const Step& step) const {
+  const std::size_t half = step.bytes / 2, rest = step.bytes - half;
+  const std::string to = data(step.buffer, step.at), from = data(step.source, step.source_at), on = stream(step.stream);
+  const std::string second = text(" + %zu", half);
+  const std::string copies =
+      step.form % 2 == 0 ? "copy_bytes(side, " + to + second + ", " + from + second + text(", %zu);\n", rest)
+                         : text("DeviceBuffer<unsigned char> between(%zu, side); copy_bytes(side, between.data(), ", rest) + from + second +
+                               text(", %zu); copy_bytes(side, ", rest) + to + second + text(", between.data(), %zu);\n", rest);
+  std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on + ".device()};\n    const auto work = [&] {\n" +
+                      "      main.launch_host_func([] {});\n      side.wait_stream(main);\n      copy_bytes(main, " + to + ", " + from +
+                      text(", %zu);\n      ", half) + copies +
+                      "      main.wait_stream(side);\n    };\n    Graph graph = capture(main, work);\n";
+  if (step.form % 4 >= 2) lines += "    static_cast<void>(graph.update(main, work));\n";
+  return lines + text("    for (int i = 0; i < %u; ++i) graph.launch(", 1 + step.form / 8) + on + "); }\n";
 }
 
 std::string Printer::overlap(const Step& step) const {

@@ -62,6 +62,7 @@ enum class Verb : unsigned char {
   renew_stream,  ///< drops the stream with the work that is in it, and makes a new one
   trim,          ///< gives cached pinned memory back
   overlap,       ///< copies all bytes of one buffer to another in chunks
+  graph,         ///< a graph that copies `bytes` bytes: captured on streams of its own, launched, and dropped at once
   refuse,        ///< a call that must throw and change nothing
   starve,        ///< a copy while memory for objects runs out: it throws and does nothing, or works
   fork_child,    ///< a forked child that must be refused and must end

@@ -85,7 +85,7 @@ class Generator {
         {Verb::wait_stream, 20},    {Verb::synchronize, 25},    {Verb::query, 20},         {Verb::synchronize_event, 10},
         {Verb::move_event, 8},      {Verb::drop_event, 8},      {Verb::elapsed, 8},        {Verb::renew_stream, 30},
         {Verb::renew_buffer, 50},   {Verb::drop_buffer, 10},    {Verb::trim, 5},           {Verb::overlap, 2},
-        {Verb::refuse, 40},         {Verb::starve, 15},         {Verb::fork_child, 1},     {Verb::graph, 30}};
+        {Verb::refuse, 40},         {Verb::starve, 15},         {Verb::fork_child, 1},     {Verb::graph, 80}};
     if (graph_ && random_.chance(85)) {
       constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
       return functions[random_.below(std::size(functions))];

@@ -638,12 +638,11 @@ void Lowering::copy(const Operation& o) {
   note_use_on(o.stream, o.source);
 }
 
-/// Neither copies of pageable memory nor copies between host memories can be captured everywhere. A pinned buffer may be dropped while the
-/// graph uses it, which the library does not see.
+/// Neither copies of pageable memory nor copies between host memories can be captured everywhere. The library does not see that a graph
+/// uses a pinned buffer: it may be dropped only when the graph is complete.
 void Lowering::graph(const Operation& o) {
   const BufferKind to = buffer_slot(o.buffer).kind, from = buffer_slot(o.source).kind;
-  if (to == BufferKind::pageable || from == BufferKind::pageable || to == BufferKind::pinned || from == BufferKind::pinned ||
-      (is_host(to) && is_host(from)) || o.bytes == 0 || o.buffer == o.source)
+  if (to == BufferKind::pageable || from == BufferKind::pageable || (is_host(to) && is_host(from)) || o.bytes == 0 || o.buffer == o.source)
     return;
   if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes)) return;
   touch_buffer(o.buffer);
@@ -661,6 +660,7 @@ void Lowering::graph(const Operation& o) {
   note(o.source, o.source_at, o.source_at + o.bytes, false);
   note_use_on(o.stream, o.buffer);
   note_use_on(o.stream, o.source);
+  if (to == BufferKind::pinned || from == BufferKind::pinned) synchronize(o.stream);
 }
 
 void Lowering::copy_2d(const Operation& o) {

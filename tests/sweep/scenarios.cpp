@@ -713,6 +713,14 @@ void bounded_waits(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+/// What devices made of threads do not have.
+void hardware_properties(Checker& c) {
+  if (!c.attempt("compute_capability", [&] { c.require(second.compute_capability().major > 0, "none"); })) return;
+  if (!c.attempt("from_pci_bus_id", [&] { c.require(Device::from_pci_bus_id(second.pci_bus_id()) == second, "another device"); })) return;
+  if (!c.attempt("set_host_wait", [&] { second.set_host_wait(HostWait::block); })) return;
+  static_cast<void>(c.attempt("host_wait", [&] { c.require(second.host_wait() == HostWait::block, "another way"); }));
+}
+
 void device_properties(Checker& c) {
   if (!begin(c)) return;
   if (!c.attempt("count", [&] { static_cast<void>(Device::count()); })) return;
@@ -722,17 +730,14 @@ void device_properties(Checker& c) {
   if (!c.attempt("multiprocessor_count", [&] { c.require(second.multiprocessor_count() > 0, "none"); })) return;
   if (!c.attempt("has_memory_pools", [&] { c.require(second.has_memory_pools(), "none"); })) return;
   if (!c.attempt("has_stream_memory_operations", [&] { static_cast<void>(second.has_stream_memory_operations()); })) return;
-  if (!c.attempt("compute_capability", [&] { c.require(second.compute_capability().major > 0, "none"); })) return;
   if (!c.attempt("from_uuid", [&] { c.require(Device::from_uuid(second.uuid()) == second, "another device"); })) return;
-  if (!c.attempt("from_pci_bus_id", [&] { c.require(Device::from_pci_bus_id(second.pci_bus_id()) == second, "another device"); })) return;
-  if (!c.attempt("set_host_wait", [&] { second.set_host_wait(HostWait::block); })) return;
-  if (!c.attempt("host_wait", [&] { c.require(second.host_wait() == HostWait::block, "another way"); })) return;
   if (!c.attempt("can_access_peer", [&] { c.require(first.can_access_peer(second), "cannot"); })) return;
   if (!c.attempt("enable_peer_access", [&] { second.enable_peer_access(first); })) return;
   if (!c.attempt("enable_peer_access again", [&] { second.enable_peer_access(first); })) return;
   if (!c.attempt("disable_peer_access", [&] { second.disable_peer_access(first); })) return;
   if (!c.attempt("synchronize", [&] { second.synchronize(); })) return;
-  static_cast<void>(c.attempt("current", [&] { c.require(Device::current() == first, "another device"); }));
+  if (!c.attempt("current", [&] { c.require(Device::current() == first, "another device"); })) return;
+  if (std::strcmp(RUNNEL_BACKEND, "host") != 0) hardware_properties(c);
 }
 
 void two_devices(Checker& c) {

@@ -96,7 +96,7 @@ TEST_F(MemoryReuse, SeveralPendingFreesAreReusedTogether) {
   gate.close_on(stream);
   { const Buffer first{percent(30), stream}, second{percent(30), stream}, third{percent(30), stream}; }
   Buffer next{percent(80), other};
-  fill(other, next, static_cast<unsigned char>(1));
+  fill_bytes(other, next.data(), 1, 1);
   EXPECT_FALSE(other.query());
   gate.open();
   other.synchronize();

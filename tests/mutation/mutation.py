@@ -8,7 +8,7 @@
 
 `make` draws changes of src/ and backends/. `run` builds each of them in copies of two build folders, of the host backend and of the CUDA
 backend, and runs the host suite and the suite on the stand-in. A change that does not compile, or that leaves the machine code as it is,
-does not count. The others are killed (a test fails, crashes or hangs) or survive.
+does not count. The others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use --patience.
 """
 import argparse
 import hashlib
@@ -80,6 +80,7 @@ class Place:
     def __init__(self, folder, builds, patience):
         self.folder = folder
         self.patience = patience
+        self.has_hung = False  # whether the last program that failed was out of time
         self.builds = {backend: folder / build.relative_to(ROOT) for backend, build in builds.items()}
         shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns('.git', '.gpu'), copy_function=shutil.copy2)
 
@@ -123,10 +124,12 @@ class Place:
     def passes(self, program, environment):
         process = subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
+            self.has_hung = False
             return process.wait(self.patience) == 0
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.wait()
+            self.has_hung = True
             return False
 
 
@@ -152,7 +155,7 @@ def judge(place, mutant, original):
             return 'same code'
         for backend, order in SUITES:
             if backend in changed and not place.run(backend, order):
-                return f'stand-in, {order}' if order else 'host suite'
+                return (f'stand-in, {order}' if order else 'host suite') + (', out of time' if place.has_hung else '')
         return 'survived'
     finally:
         path.write_text(before)

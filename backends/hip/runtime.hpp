@@ -363,10 +363,9 @@ inline error malloc_async(void** memory, std::size_t size, native::stream stream
   return capturing ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
-  bool capturing = false;
-  const error e = stream_is_capturing(stream, &capturing);
-  if (e != hipSuccess) return e;
-  return capturing ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
+  bool capturing = false;  // also if the question fails: then the memory is freed, because nobody would free it later
+  const error asked = stream_is_capturing(stream, &capturing);
+  return asked == hipSuccess && capturing ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
 }
 #endif
 using memory_pool = hipMemPool_t;

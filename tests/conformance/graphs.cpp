@@ -451,11 +451,13 @@ TEST_F(Graphs, OneIsLaunchedByManyThreads) {
 
 TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
   number_source(77);
-  const Graph graph = capture(*stream, [&] {
+  Graph graph;
+  const auto work = [&] {
     DeviceBuffer<int> scratch{count, *stream};
     copy(*stream, scratch, *source);
     copy(*stream, *result, scratch);
-  });
+  };
+  if (code_of([&] { graph = capture(*stream, work); }) == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
   for (int i = 0; i < 3; ++i) {
     number_source(77 + i);
     graph.launch(*stream);

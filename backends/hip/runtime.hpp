@@ -357,15 +357,15 @@ inline constexpr auto free_async = &hipFreeAsync;
 #else
 // AMD's runtime captures these two since 5.5. Before, it runs them at once, so that a graph would use memory that is freed already.
 inline error malloc_async(void** memory, std::size_t size, native::stream stream) noexcept {
-  bool capturing = false;
-  const error e = stream_is_capturing(stream, &capturing);
+  Captured capture;
+  const error e = find_capture(stream, capture);
   if (e != hipSuccess) return e;
-  return capturing ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
+  return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
-  bool capturing = false;  // also if the question fails: then the memory is freed, because nobody would free it later
-  const error asked = stream_is_capturing(stream, &capturing);
-  return asked == hipSuccess && capturing ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
+  Captured capture;  // none if the question fails: then the memory is freed, because nobody would free it later
+  static_cast<void>(find_capture(stream, capture));
+  return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
 }
 #endif
 using memory_pool = hipMemPool_t;

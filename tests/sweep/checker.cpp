@@ -157,7 +157,7 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   same("device blocks", before.live.device_blocks, after.device_blocks);
   // Graphs that were dropped earlier are destroyed by any later call.
   const auto no_more = [&](const char* name, std::size_t found, std::size_t later) {
-    if (later > found && !view().fault_in_release) violation("%s: %zu %s before, %zu after", what, found, name, later);
+    if (later > found && !view().fault_in_release && sound()) violation("%s: %zu %s before, %zu after", what, found, name, later);
   };
   no_more("graphs", then.graphs, view().graphs);
   no_more("executable graphs", then.executable_graphs, view().executable_graphs);
@@ -192,11 +192,17 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"));
   // update() drops the graph's old work, which may be under way: it is destroyed on another stream, or after a wait for the device.
   constexpr const char* drops[] = {"StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
-                                   "StreamWaitEvent",          "LaunchHostFunc"};
+                                   "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback"};
   const bool is_drop =
       during == "update" && std::any_of(std::begin(drops), std::end(drops), [&](const char* each) { return ends_with(call, each); });
+  // AMD's captures are prepared for their end (backends/hip/captures.hpp), which is tried again.
+  constexpr const char* ends[] = {"GraphGetNodes", "GraphNodeGetDependentNodes"};
+  const bool is_end = (during == "capture" || during == "update") &&
+                      std::any_of(std::begin(ends), std::end(ends), [&](const char* each) { return ends_with(call, each); });
   const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // called for its side effect
-  const bool harmless = is_drop || is_first_use || waits_again || is_look ||
+  // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
+  const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
+  const bool harmless = asks_first || is_drop || is_end || is_first_use || waits_again || is_look ||
                         is_full                               // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")       // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")     // likewise
@@ -244,8 +250,8 @@ void Checker::finish() {
   if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed; }))
     violation("the runtime still has %zu device blocks", view().device_blocks);
   if (now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
-  if (now.graphs > allowed) violation("the runtime still has %zu graphs", now.graphs);
-  if (now.executable_graphs > allowed) violation("the runtime still has %zu executable graphs", now.executable_graphs);
+  if (!now.sticky && now.graphs > allowed) violation("the runtime still has %zu graphs", now.graphs);
+  if (!now.sticky && now.executable_graphs > allowed) violation("the runtime still has %zu executable graphs", now.executable_graphs);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
   const std::size_t known = live_objects().pooled_events + kept_events_ + 2 * PinnedPool::statistics().cached_blocks;
   if (view().events > known + allowed) violation("the runtime has %zu events, the library knows of %zu", view().events, known);

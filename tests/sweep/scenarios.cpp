@@ -666,7 +666,7 @@ void captures(Checker& c) {
 
 /// A capture that fails leaves no stream captured, and works when it is repeated.
 void graphs(Checker& c) {
-  c.keeps_streams(2);  // on which graphs are destroyed that may be under way
+  c.keeps_streams(4);  // on which graphs are destroyed that may be under way
   Bystander b;
   if (!b.start(c)) return;
   std::optional<Stream> stream, side;
@@ -678,6 +678,7 @@ void graphs(Checker& c) {
   if (!c.attempt("PinnedBuffer", [&] { source.emplace(64U); })) return;
   if (!c.attempt("PinnedBuffer", [&] { result.emplace(64U); })) return;
   if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *stream); })) return;
+  if (!c.attempt("record_stream", [&] { there->record_stream(*side); })) return;  // a wait for that stream may fail below
   std::fill(source->begin(), source->end(), 5);
   const auto work = [&] {
     copy(*stream, *there, *source);

@@ -96,7 +96,9 @@ class Generator {
     for (const Weight& each : weights) total += each.weight;
     unsigned at = random_.below(total);
     for (const Weight& each : weights) {
-      if (at < each.weight) return limits_.staged && each.verb == Verb::overlap ? Verb::copy : each.verb;
+      // The memory that a graph allocates is free again some time after the graph was dropped, which little memory cannot wait for.
+      const bool needs_memory = each.verb == Verb::overlap || each.verb == Verb::graph;
+      if (at < each.weight) return limits_.staged && needs_memory ? Verb::copy : each.verb;
       at -= each.weight;
     }
     return Verb::copy;

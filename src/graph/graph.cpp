@@ -79,12 +79,24 @@ struct Finish {
   return refused == nullptr;
 }
 
-/// Destroys the graph once its launches are complete: at once if there were none. If that can never be known, all but its host functions is
-/// kept for good.
+/// Whether the graph's launches are known to be complete. A default stream is not asked: that could break a capture.
+[[nodiscard]] bool is_complete(const GraphState& state) noexcept {
+  if (state.last.slot == nullptr) return true;
+  const RelaxedCapture relaxed;
+  if (const HeldStream held{state.last})
+    return !held.is_default() && capture_state(held.handle()) == CaptureState::none &&
+           succeeded_or_forget(backend::stream_query(held.handle()));
+  return poll_remainder(state.last) == Remainder::State::complete;
+}
+
+/// Destroys the graph once its launches are complete: at once if they are. If that can never be known, all but its host functions is kept
+/// for good.
 void destroy_after_launches(GraphState* state) noexcept {
-  if (state->last.slot == nullptr) return FinishGraph{}(state);
-  const bool is_enqueued = enqueue_finish(state);
-  end_use(state->last);
+  const StreamUse last = state->last;
+  const bool is_done = is_complete(*state);
+  const bool is_enqueued = !is_done && enqueue_finish(state);  // then the graph may be gone already
+  if (last.slot != nullptr) end_use(last);
+  if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
   if (!are_captures_open() && wait_for_device(state->device))
     FinishGraph{}(state);

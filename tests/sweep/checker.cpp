@@ -192,7 +192,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"));
   // update() drops the graph's old work, which may be under way: it is destroyed on another stream, or after a wait for the device.
   constexpr const char* drops[] = {"StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
-                                   "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback"};
+                                   "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};
   const bool is_drop =
       during == "update" && std::any_of(std::begin(drops), std::end(drops), [&](const char* each) { return ends_with(call, each); });
   // AMD's captures are prepared for their end (backends/hip/captures.hpp), which is tried again.

@@ -250,8 +250,11 @@ void Checker::finish() {
   if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed; }))
     violation("the runtime still has %zu device blocks", view().device_blocks);
   if (now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
-  if (!now.sticky && now.graphs > allowed) violation("the runtime still has %zu graphs", now.graphs);
-  if (!now.sticky && now.executable_graphs > allowed) violation("the runtime still has %zu executable graphs", now.executable_graphs);
+  // A graph that is dropped in a host function is destroyed later; without memory to note that, it is leaked.
+  const std::size_t allowed_graphs = exhaustion::is_planned() ? 1 : allowed;
+  if (!now.sticky && now.graphs > allowed_graphs) violation("the runtime still has %zu graphs", now.graphs);
+  if (!now.sticky && now.executable_graphs > allowed_graphs)
+    violation("the runtime still has %zu executable graphs", now.executable_graphs);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
   const std::size_t known = live_objects().pooled_events + kept_events_ + 2 * PinnedPool::statistics().cached_blocks;
   if (view().events > known + allowed) violation("the runtime has %zu events, the library knows of %zu", view().events, known);

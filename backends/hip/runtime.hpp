@@ -199,7 +199,7 @@ inline error stream_capture_number(native::stream stream, unsigned long long* nu
   if (capture == hipStreamCaptureStatusActive) *number = found;
   return e;
 #else
-  // Before 5.5 each stream of a capture had a number of its own. The graph's address is the same for all of them.
+  // Before 5.5 the runtime gave each stream of a capture another number. All of these streams have the same graph, so its address serves.
   Captured capture;
   const error e = find_capture(stream, capture);
   *number = reinterpret_cast<std::uintptr_t>(capture.graph);
@@ -363,7 +363,7 @@ inline error malloc_async(void** memory, std::size_t size, native::stream stream
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
-  Captured capture;  // none if the question fails: then the memory is freed, because nobody would free it later
+  Captured capture;  // If the runtime does not answer, the memory is freed as outside of a capture: else it would leak.
   static_cast<void>(find_capture(stream, capture));
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
 }

@@ -14,8 +14,6 @@ constinit sync::Mutex captures_mutex;
 constinit std::uint64_t captures_so_far = 0;
 constexpr backend::status refused = status_of(errc::capture);
 
-[[nodiscard]] std::shared_ptr<Capture> capture_of(const native::host_stream& stream) noexcept { return stream.capture; }
-
 backend::status break_capture(Capture& capture) noexcept {
   capture.is_broken = true;
   return refused;
@@ -81,7 +79,7 @@ void add_node(Capture& capture, std::size_t chain, native::host_graph_node node)
 backend::status begin_capture(native::host_stream& stream, backend::CaptureMode mode) {
   if (stream.is_default) return refused;
   const std::lock_guard lock{captures_mutex};
-  if (capture_of(stream) != nullptr) return invalid_argument;
+  if (stream.capture != nullptr) return invalid_argument;
   const auto capture = std::make_shared<Capture>(Capture{captures_so_far + 1, mode, std::this_thread::get_id()});
   enter(stream, capture);
   ++captures_so_far;
@@ -90,7 +88,7 @@ backend::status begin_capture(native::host_stream& stream, backend::CaptureMode 
 
 backend::status end_capture(native::host_stream& stream, std::shared_ptr<const GraphWork>& work) {
   const std::lock_guard lock{captures_mutex};
-  const std::shared_ptr<Capture> capture = capture_of(stream);
+  const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr || stream.chain != 0) return refused;
   const bool ends_here = capture->mode == backend::CaptureMode::relaxed || capture->thread == std::this_thread::get_id();
   end(*capture);
@@ -101,24 +99,24 @@ backend::status end_capture(native::host_stream& stream, std::shared_ptr<const G
 
 void leave_capture(native::host_stream& stream) noexcept {
   const std::lock_guard lock{captures_mutex};
-  const std::shared_ptr<Capture> capture = capture_of(stream);
+  const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return;
   static_cast<void>(break_capture(*capture));
   capture->streams[stream.chain] = nullptr;
   const bool began_here = stream.chain == 0;
   leave(stream);
-  if (began_here) end(*capture);  // nobody else could end it
+  if (began_here) end(*capture);  // a capture can be ended on that stream only
 }
 
 std::uint64_t capture_number(const native::host_stream& stream) noexcept {
   const std::lock_guard lock{captures_mutex};
-  const std::shared_ptr<Capture> capture = capture_of(stream);
+  const std::shared_ptr<Capture> capture = stream.capture;
   return capture == nullptr || capture->is_broken ? 0 : capture->number;
 }
 
 std::optional<backend::status> capture_node(native::host_stream& stream, native::host_graph_node node) {
   const std::lock_guard lock{captures_mutex};
-  const std::shared_ptr<Capture> capture = capture_of(stream);
+  const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return std::nullopt;
   if (capture->is_broken) return refused;
   add_node(*capture, stream.chain, std::move(node));
@@ -127,7 +125,7 @@ std::optional<backend::status> capture_node(native::host_stream& stream, native:
 
 std::optional<backend::status> capture_allocation(native::host_stream& stream, void* block) {
   const std::lock_guard lock{captures_mutex};
-  const std::shared_ptr<Capture> capture = capture_of(stream);
+  const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return std::nullopt;
   if (capture->is_broken) return refused;
   capture->work->memory.reserve();
@@ -138,7 +136,7 @@ std::optional<backend::status> capture_allocation(native::host_stream& stream, v
 
 CapturedMark capture_mark(const native::host_stream& stream) {
   const std::lock_guard lock{captures_mutex};
-  const std::shared_ptr<Capture> capture = capture_of(stream);
+  const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return {};
   return {capture, {stream.chain, capture->steps[stream.chain]}};
 }
@@ -146,7 +144,7 @@ CapturedMark capture_mark(const native::host_stream& stream) {
 backend::status wait_in_capture(native::host_stream& stream, const CapturedMark& mark) {
   const std::lock_guard lock{captures_mutex};
   if (mark.capture->has_ended) return refused;
-  const std::shared_ptr<Capture> own = capture_of(stream);
+  const std::shared_ptr<Capture> own = stream.capture;
   if (own != nullptr && own != mark.capture) {
     static_cast<void>(break_capture(*mark.capture));
     return break_capture(*own);  // two captures cannot become one
@@ -162,7 +160,7 @@ backend::status wait_in_capture(native::host_stream& stream, const CapturedMark&
 
 backend::status refuse_outside_wait(const native::host_stream& stream) noexcept {
   const std::lock_guard lock{captures_mutex};
-  const std::shared_ptr<Capture> capture = capture_of(stream);
+  const std::shared_ptr<Capture> capture = stream.capture;
   return capture == nullptr ? backend::ok : break_capture(*capture);
 }
 

@@ -99,7 +99,7 @@ void leave_capture(native::host_stream& stream) noexcept;
 [[nodiscard]] CapturedMark capture_mark(const native::host_stream& stream);
 /// Later work of the stream comes after the mark: the stream takes part in the mark's capture from then on.
 [[nodiscard]] backend::status wait_in_capture(native::host_stream& stream, const CapturedMark& mark);
-/// A captured stream was told to wait for something outside of the capture, which no graph can repeat.
+/// Breaks the capture of a stream that was told to wait for an event from outside of the capture: a graph cannot repeat such a wait.
 [[nodiscard]] backend::status refuse_outside_wait(const native::host_stream& stream) noexcept;
 
 /// Submits work in the order that default and blocking streams promise, or adds it to the stream's capture.

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -155,7 +153,8 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
 /// The nodes that come right before each node, as pairs.
 using Edges = std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
 
-/// Finds the edges: a node comes after the last nodes of its own chain and of those that this chain has waited for since.
+/// Finds the edges. A node comes after the last node of its own chain. If the chain has waited for other chains since then, the node comes
+/// after their last nodes at that point, too.
 [[nodiscard]] Edges edges_of(const GraphWork& work) {
   using Nodes = std::set<const native::host_graph_node*>;
   std::vector<Nodes> front(work.chains);

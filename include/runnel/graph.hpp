@@ -70,7 +70,7 @@ class Graph {
  private:
   friend Graph end_capture(StreamRef stream);
   friend class detail::CaptureGuard;
-  explicit Graph(detail::GraphState* state) noexcept : state_{state} {}
+  explicit Graph(detail::GraphState* state) noexcept;
   [[nodiscard]] detail::GraphState& require(const char* operation) const;
   [[nodiscard]] bool take(Graph fresh);  // which cannot be launched yet
   void drop() noexcept;

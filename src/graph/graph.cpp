@@ -15,7 +15,6 @@
 #include "stream/uses.hpp"
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -128,13 +127,13 @@ void note_use(GraphState& state, StreamUse stream) {
   state.last = begin_use(stream) ? stream : StreamUse{};
 }
 
-/// The number of the capture that this thread has begun on the stream.
-[[nodiscard]] std::uint64_t require_capture(const StreamCall& call) {
-  const std::uint64_t number = capture_begun_on({&call.slot(), call.slot().id.load(std::memory_order_relaxed)});
-  if (number == 0) throw_error(errc::capture, ending, "no capture was begun on this stream");
-  if (find_capture(number).thread != std::this_thread::get_id())
+/// The capture that this thread has begun on the stream.
+[[nodiscard]] OpenCapture require_capture(StreamUse stream) {
+  OpenCapture capture = capture_begun_on(stream);
+  if (capture.number == 0) throw_error(errc::capture, ending, "no capture was begun on this stream");
+  if (capture.thread != std::this_thread::get_id())
     throw_error(errc::capture, ending, "the capture was begun on another thread: end it there");
-  return number;
+  return capture;
 }
 
 /// Ends the native capture. @throws errc::capture
@@ -176,13 +175,13 @@ void note_use(GraphState& state, StreamUse stream) {
 /// The graph of the capture that this thread has begun on the stream. It cannot be launched yet.
 [[nodiscard]] OwnedGraph take_captured(StreamRef stream) {
   const StreamCall call{stream, ending};
-  const std::uint64_t number = require_capture(call);
+  const OpenCapture capture = require_capture({&call.slot(), stream.id()});
   struct Abandon {  // does nothing after the native end
     StreamUse stream;
     ~Abandon() { abandon_capture(stream); }
-  } const abandon{{&call.slot(), stream.id()}};
-  OwnedGraph state{new GraphState{.device = call.slot().device, .functions = find_capture(number).functions}};
-  state->graph = end_native(call, number);
+  } const abandon{capture.stream};
+  OwnedGraph state{new GraphState{.device = call.slot().device, .functions = capture.functions}};
+  state->graph = end_native(call, capture.number);
   return state;
 }
 
@@ -190,13 +189,7 @@ void note_use(GraphState& state, StreamUse stream) {
 
 Graph CaptureGuard::end() {
   ended_ = true;
-  count_up(counters.graphs);
-  try {
-    return Graph{take_captured(stream_).release()};
-  } catch (...) {
-    count_down(counters.graphs);
-    throw;
-  }
+  return Graph{take_captured(stream_).release()};
 }
 
 Graph CaptureGuard::instantiated(Graph graph) {
@@ -220,26 +213,21 @@ void begin_capture(StreamRef stream) {
   if (call.slot().is_default && call.slot().thread == nullptr)
     throw_error(errc::capture, beginning, "the default stream cannot be captured: capture a stream of your own");
   refuse_in_capture(call.slot(), beginning, "the stream is being captured already");
-  OpenCapture capture{{&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()};
+  OpenCapture capture{0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()};
   note_capture();
   try {
     call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
-    std::uint64_t number = 0;
-    call.check(backend::stream_capture_number(call.handle(), number));
-    open_capture(number, std::move(capture));
+    call.check(backend::stream_capture_number(call.handle(), capture.number));
+    open_capture(std::move(capture));
   } catch (...) {  // the first call may have taken effect all the same
     discard_native_capture(call.handle());
     throw;
   }
 }
 
-Graph end_capture(StreamRef stream) {
-  using namespace detail;
-  OwnedGraph state = take_captured(stream);
-  detail::instantiate(*state, ending);
-  count_up(counters.graphs);
-  return Graph{state.release()};
-}
+Graph end_capture(StreamRef stream) { return detail::CaptureGuard::instantiated(Graph{detail::take_captured(stream).release()}); }
+
+Graph::Graph(detail::GraphState* state) noexcept : state_{state} { detail::count_up(detail::counters.graphs); }
 
 detail::GraphState& Graph::require(const char* operation) const {
   if (state_ == nullptr) detail::throw_error(errc::invalid_handle, operation, "the graph is empty or was moved from");
@@ -251,16 +239,17 @@ void Graph::launch(StreamRef stream) const {
   GraphState& state = require(launching);
   const StreamCall call{stream, launching};
   if (call.slot().device != state.device) throw_error(errc::invalid_argument, launching, "the stream is of another device than the graph");
-  if (are_captures_open() || !state.functions->is_empty())
+  const bool has_functions = !state.functions->is_empty();
+  if (are_captures_open() || has_functions)
     refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
   const std::lock_guard lock{state.launching};
   const StreamUse use{&call.slot(), stream.id()};
-  if (!state.functions->is_empty()) state.functions->begin_launch(use);
+  if (has_functions) state.functions->begin_launch(use);
   note_use(state, use);
   const backend::status s = backend::graph_launch(state.executable, call.handle());
   if (s == backend::ok) [[likely]]
     return;
-  if (!state.functions->is_empty()) state.functions->undo_launch();
+  if (has_functions) state.functions->undo_launch();
   throw_status(s, launching);
 }
 

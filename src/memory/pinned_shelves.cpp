@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <utility>
-
 #include "memory/pinned_shelves.hpp"
 
 #include "base/relaxed_capture.hpp"
 #include "device/call_quietly.hpp"
 
 #include <runnel/detail/backend.hpp>
+
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 

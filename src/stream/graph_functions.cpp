@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -77,42 +76,40 @@ namespace {
 
 struct OpenCaptures {
   SpinLock lock;
-  std::unordered_map<std::uint64_t, OpenCapture> by_number;
+  std::vector<OpenCapture> all;
 };
 OpenCaptures& captures() { return immortal<OpenCaptures>(); }
 constinit sync::Atomic<std::size_t> captures_open{0};
 
+template <class IsWanted>
+[[nodiscard]] OpenCapture find(IsWanted is_wanted) noexcept {
+  const std::lock_guard lock{captures().lock};
+  const auto found = std::find_if(captures().all.begin(), captures().all.end(), is_wanted);
+  return found == captures().all.end() ? OpenCapture{} : *found;
+}
+
 }  // namespace
 
-void open_capture(std::uint64_t number, OpenCapture capture) {
+void open_capture(OpenCapture capture) {
   const std::lock_guard lock{captures().lock};
-  captures().by_number.emplace(number, std::move(capture));
+  captures().all.push_back(std::move(capture));
   count_up(captures_open);
 }
 
 OpenCapture find_capture(std::uint64_t number) noexcept {
-  const std::lock_guard lock{captures().lock};
-  const auto found = captures().by_number.find(number);
-  return found == captures().by_number.end() ? OpenCapture{} : found->second;
+  return find([&](const OpenCapture& each) { return each.number == number; });
 }
 
-void close_capture(std::uint64_t number) noexcept {
-  OpenCapture closed;  // destroyed outside the lock
-  const std::lock_guard lock{captures().lock};
-  const auto found = captures().by_number.find(number);
-  if (found == captures().by_number.end()) return;
-  closed = std::move(found->second);
-  captures().by_number.erase(found);
-  count_down(captures_open);
+OpenCapture capture_begun_on(StreamUse stream) noexcept {
+  return find([&](const OpenCapture& each) { return each.stream == stream; });
 }
 
 bool are_captures_open() noexcept { return captures_open.load(std::memory_order_relaxed) > 0; }
 
-std::uint64_t capture_begun_on(StreamUse stream) noexcept {
+void close_capture(std::uint64_t number) noexcept {
+  const OpenCapture closed = find_capture(number);  // its functions are destroyed outside the lock
   const std::lock_guard lock{captures().lock};
-  const auto& all = captures().by_number;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.second.stream == stream; });
-  return found == all.end() ? 0 : found->first;
+  if (std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; }) > 0) count_down(captures_open);
 }
 
 backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept {
@@ -128,10 +125,10 @@ void discard_native_capture(native::stream stream) noexcept {
 }
 
 void abandon_capture(StreamUse stream) noexcept {
-  const std::uint64_t number = capture_begun_on(stream);
-  if (number == 0) return;
+  const OpenCapture capture = capture_begun_on(stream);
+  if (capture.number == 0) return;
   discard_native_capture(stream.slot->handle);
-  close_capture(number);
+  close_capture(capture.number);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -64,20 +64,21 @@ class GraphFunctions {
   std::vector<Launches> launches_;
 };
 
-// The captures that were begun with the library, by their numbers.
+/// A capture that was begun with the library and has not ended.
 struct OpenCapture {
-  StreamUse stream{};
-  std::thread::id thread{};
+  std::uint64_t number = 0;  // the runtime's; 0: there is no such capture
+  StreamUse stream{};        // on which it was begun
+  std::thread::id thread{};  // that began it
   std::shared_ptr<GraphFunctions> functions{};
 };
 /// @throws std::bad_alloc
-void open_capture(std::uint64_t number, OpenCapture capture);
-/// Without functions if there is none of that number.
+void open_capture(OpenCapture capture);
+/// The capture of that number.
 [[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
-/// Whether there is any capture of those.
+/// The capture that was begun on the stream.
+[[nodiscard]] OpenCapture capture_begun_on(StreamUse stream) noexcept;
+/// Whether there is any.
 [[nodiscard]] bool are_captures_open() noexcept;
-/// The number of the capture that was begun on the stream; 0 if there is none.
-[[nodiscard]] std::uint64_t capture_begun_on(StreamUse stream) noexcept;
 void close_capture(std::uint64_t number) noexcept;
 /// Ends the stream's native capture: tries again if that fails once. After an error `graph` is null. Requires: as abandon_capture().
 [[nodiscard]] backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept;

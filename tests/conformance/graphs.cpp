@@ -40,6 +40,13 @@ class Graphs : public conformance::Conformance {
     copy(on, *on_device, *source);
     copy(on, *result, *on_device);
   }
+  /// Copies on the stream, and checks the result.
+  void expect_usable(StreamRef on) {
+    number_source(8);
+    copy_through(on);
+    on.synchronize();
+    EXPECT_TRUE(result_is_numbered(8));
+  }
 
   static constexpr std::size_t count = 1000;
   std::optional<Stream> stream;
@@ -209,10 +216,7 @@ TEST_F(Graphs, AnUnjoinedForkIsRefusedByNameAndAllStreamsGoOn) {
   }
   EXPECT_FALSE(stream->is_capturing());
   EXPECT_FALSE(side.is_capturing());
-  number_source(2);
-  copy_through(side);
-  side.synchronize();
-  EXPECT_TRUE(result_is_numbered(2));
+  expect_usable(side);
 }
 
 TEST_F(Graphs, ACaptureEndsOnlyWhereItBegan) {
@@ -288,10 +292,7 @@ TEST_F(Graphs, AnExceptionAbandonsTheCapture) {
   EXPECT_FALSE(side.is_capturing());
   EXPECT_EQ(live_objects().host_functions, functions);
   EXPECT_EQ(live_objects().graphs, 0U);
-  number_source(8);
-  copy_through(side);
-  side.synchronize();
-  EXPECT_TRUE(result_is_numbered(8));
+  expect_usable(side);
 }
 
 TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
@@ -304,10 +305,7 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
   }
   EXPECT_FALSE(side.is_capturing());
   EXPECT_EQ(live_objects().host_functions, 0U);
-  number_source(8);
-  copy_through(side);
-  side.synchronize();
-  EXPECT_TRUE(result_is_numbered(8));
+  expect_usable(side);
 }
 
 TEST_F(Graphs, HostFunctionsLiveAsLongAsTheGraph) {
@@ -518,10 +516,7 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
     EXPECT_NE(std::string{error.what()}.find("has broken it"), std::string::npos) << error.what();
   }
   EXPECT_FALSE(stream->is_capturing());
-  number_source(1);
-  copy_through(*stream);
-  stream->synchronize();
-  EXPECT_TRUE(result_is_numbered(1));
+  expect_usable(*stream);
 }
 
 TEST_F(Graphs, TheDrawingNamesTheNodes) {

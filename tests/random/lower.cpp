@@ -91,6 +91,7 @@ class Lowering {
 
   // Operations.
   void renew_buffer(const Operation& o);
+  void commit_copy(const Operation& o);
   void copy(const Operation& o);
   void copy_2d(const Operation& o);
   void fill(const Operation& o);
@@ -612,6 +613,15 @@ void Lowering::renew_buffer(const Operation& o) {
 
 // ---- operations
 
+/// After the calls of a flat copy were emitted.
+void Lowering::commit_copy(const Operation& o) {
+  commit(o.stream);
+  note(o.buffer, o.at, o.at + o.bytes, true);
+  note(o.source, o.source_at, o.source_at + o.bytes, false);
+  note_use_on(o.stream, o.buffer);
+  note_use_on(o.stream, o.source);
+}
+
 void Lowering::copy(const Operation& o) {
   if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes) || o.buffer == o.source) return;
   touch_buffer(o.buffer);
@@ -631,11 +641,7 @@ void Lowering::copy(const Operation& o) {
   std::copy_n(from.bytes.begin() + static_cast<long>(o.source_at), o.bytes, buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
   if (is_host(buffer_slot(o.buffer).kind)) step.digest = digest(buffer(o.buffer).bytes.data() + o.at, o.bytes);
   emit_access(step, o);
-  commit(o.stream);
-  note(o.buffer, o.at, o.at + o.bytes, true);
-  note(o.source, o.source_at, o.source_at + o.bytes, false);
-  note_use_on(o.stream, o.buffer);
-  note_use_on(o.stream, o.source);
+  commit_copy(o);
 }
 
 /// Neither copies of pageable memory nor copies between host memories can be captured everywhere. The library does not see that a graph
@@ -655,11 +661,7 @@ void Lowering::graph(const Operation& o) {
   std::copy_n(buffer(o.source).bytes.begin() + static_cast<long>(o.source_at), o.bytes,
               buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
   emit_access(step, o);
-  commit(o.stream);
-  note(o.buffer, o.at, o.at + o.bytes, true);
-  note(o.source, o.source_at, o.source_at + o.bytes, false);
-  note_use_on(o.stream, o.buffer);
-  note_use_on(o.stream, o.source);
+  commit_copy(o);
   if (to == BufferKind::pinned || from == BufferKind::pinned) synchronize(o.stream);
 }
 

@@ -122,6 +122,29 @@ void many_copies(benchmark::State& state) {
 }
 BENCHMARK(many_copies)->Name("256 copies of 64 KiB, enqueue/runnel")->Apply(repeated);
 
+constexpr int graph_size = 20;
+
+void fill_twenty_times(const Stream& stream, DeviceBuffer<char>& memory) {
+  for (int i = 0; i < graph_size; ++i) fill(stream, memory, 'x');
+}
+
+void twenty_fills(benchmark::State& state) {
+  const Stream a;
+  DeviceBuffer<char> memory(1024, a);
+  timed_batches(
+      state, 20, [&] { fill_twenty_times(a, memory); }, [&] { a.synchronize(); });
+}
+BENCHMARK(twenty_fills)->Name("20 fills of 1 KiB, enqueue/runnel")->Apply(repeated);
+
+void graph_launch(benchmark::State& state) {
+  const Stream a;
+  DeviceBuffer<char> memory(1024, a);
+  const Graph graph = capture(a, [&] { fill_twenty_times(a, memory); });
+  timed_batches(
+      state, 100, [&] { graph.launch(a); }, [&] { a.synchronize(); });
+}
+BENCHMARK(graph_launch)->Name("graph of 20 fills, launch/runnel")->Apply(repeated);
+
 void current_stream_read(benchmark::State& state) {
   const Stream a;
   const StreamGuard with{a};

@@ -140,4 +140,40 @@ void many_copies(benchmark::State& state) {
 }
 BENCHMARK(many_copies)->Name("256 copies of 64 KiB, enqueue/raw")->Apply(repeated);
 
+constexpr int graph_size = 20;
+
+struct RawMemory {
+  explicit RawMemory(std::size_t bytes) { must(rt::malloc_device(&pointer, bytes)); }
+  ~RawMemory() { must(rt::free_device(pointer)); }
+  void* pointer = nullptr;
+};
+
+void fill_twenty_times(const RawStream& stream, const RawMemory& memory) {
+  for (int i = 0; i < graph_size; ++i) must(rt::fill_async(memory.pointer, 'x', 1024, stream.handle));
+}
+
+void twenty_fills(benchmark::State& state) {
+  const RawStream a;
+  const RawMemory memory(1024);
+  timed_batches(
+      state, 20, [&] { fill_twenty_times(a, memory); }, [&] { must(rt::stream_synchronize(a.handle)); });
+}
+BENCHMARK(twenty_fills)->Name("20 fills of 1 KiB, enqueue/raw")->Apply(repeated);
+
+void graph_launch(benchmark::State& state) {
+  const RawStream a;
+  const RawMemory memory(1024);
+  runnel::native::graph graph{};
+  runnel::native::executable_graph executable{};
+  must(rt::stream_begin_capture(a.handle, rt::capture_mode_relaxed));
+  fill_twenty_times(a, memory);
+  must(rt::stream_end_capture(a.handle, &graph));
+  must(rt::graph_instantiate(&executable, graph, 0));
+  timed_batches(
+      state, 100, [&] { must(rt::graph_launch(executable, a.handle)); }, [&] { must(rt::stream_synchronize(a.handle)); });
+  must(rt::executable_graph_destroy(executable));
+  must(rt::graph_destroy(graph));
+}
+BENCHMARK(graph_launch)->Name("graph of 20 fills, launch/raw")->Apply(repeated);
+
 }  // namespace

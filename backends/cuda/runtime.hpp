@@ -152,6 +152,7 @@ inline constexpr unsigned long long free_at_next_launch = cudaGraphInstantiateFl
 inline constexpr auto graph_instantiate = &cudaGraphInstantiateWithFlags;
 inline constexpr auto graph_update = &cuda_graph_update;
 inline constexpr auto graph_launch = &cudaGraphLaunch;
+inline constexpr bool orders_graph_launches = true;
 inline constexpr auto executable_graph_destroy = &cudaGraphExecDestroy;
 
 // Memory

@@ -36,6 +36,8 @@ status graph_update(native::executable_graph executable, native::graph graph) no
 
 status graph_launch(native::executable_graph executable, native::stream stream) noexcept { return rt::graph_launch(executable, stream); }
 
+bool orders_graph_launches() noexcept { return rt::orders_graph_launches; }
+
 status executable_graph_destroy(native::executable_graph executable) noexcept { return rt::executable_graph_destroy(executable); }
 
 }  // namespace runnel::inline RUNNEL_ABI::backend

@@ -302,6 +302,7 @@ inline constexpr unsigned long long free_at_next_launch = cudaGraphInstantiateFl
 inline constexpr auto graph_instantiate = translated<&cudaGraphInstantiateWithFlags>;
 inline constexpr auto graph_update = translated<&cuda_graph_update>;
 inline constexpr auto graph_launch = translated<&cudaGraphLaunch>;
+inline constexpr bool orders_graph_launches = true;
 inline constexpr auto executable_graph_destroy = translated<&cudaGraphExecDestroy>;
 #else
 using graph_node_type = hipGraphNodeType;  // numbered from 1 in 5.2, and from 0 since
@@ -333,6 +334,7 @@ inline error graph_update(native::executable_graph executable, native::graph gra
   return hipGraphExecUpdate(executable, graph, &differs, &why);
 }
 inline constexpr auto graph_launch = &hipGraphLaunch;
+inline constexpr bool orders_graph_launches = false;  // the sources of 5.2 to 6.2 have nothing that would
 inline constexpr auto executable_graph_destroy = &hipGraphExecDestroy;
 #endif
 

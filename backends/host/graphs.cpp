@@ -255,6 +255,8 @@ status graph_launch(native::executable_graph graph, native::stream handle) noexc
   });
 }
 
+bool orders_graph_launches() noexcept { return true; }
+
 status executable_graph_destroy(native::executable_graph graph) noexcept {
   delete graph;
   return ok;

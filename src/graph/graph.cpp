@@ -8,6 +8,7 @@
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
+#include "stream/event_pool.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/own_streams.hpp"
@@ -25,13 +26,29 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
+/// An event of the device's pool.
+class PooledEvent {
+ public:
+  PooledEvent(int device, const char* operation) : device_{device}, event_{take_event(device, {}, operation)} {}
+  PooledEvent(const PooledEvent&) = delete;
+  PooledEvent& operator=(const PooledEvent&) = delete;
+  ~PooledEvent() { return_event(event_, device_, {}); }
+  [[nodiscard]] native::event get() const noexcept { return event_; }
+
+ private:
+  int device_;
+  native::event event_;
+};
+
 struct GraphState {
   int device = 0;
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
-  sync::Mutex launching{};  // the runtimes allow one launch of a graph at a time
-  StreamUse last{};         // the stream of the last launch; without a slot before the first
+  sync::Mutex launching{};             // the runtimes allow one launch of a graph at a time
+  StreamUse last{};                    // the stream of the last launch; without a slot before the first
+  bool is_unordered = false;           // the runtime does not order the next launch after the last one, if their streams differ
+  std::shared_ptr<PooledEvent> end{};  // marks the end of the last launch; null: nothing does
 };
 
 namespace {
@@ -64,11 +81,17 @@ struct Finish {
   void operator()() const noexcept {}
 };
 
+/// Makes the stream wait for the last launch. False if that cannot be done.
+[[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state) noexcept {
+  if (state.end != nullptr) return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end->get()));
+  return make_wait(stream, state.last, InCapture::never);
+}
+
 /// False if that failed.
 [[nodiscard]] bool enqueue_finish(GraphState* state) noexcept {
   const ScopedDevice on{state->device, ScopedDevice::no_throw};
   const native::stream own = take_own_stream(state->device);
-  if (own == nullptr || !make_wait(own, state->last, InCapture::never)) return false;
+  if (own == nullptr || !make_wait_for_last(own, *state)) return false;
   auto* const finish = new (std::nothrow) HostFunctionOf<Finish>{Finish{}};
   if (finish == nullptr) return false;
   count_up(counters.host_functions_made);
@@ -125,6 +148,31 @@ void note_use(GraphState& state, StreamUse stream) {
     return;
   if (state.last.slot != nullptr) end_use(state.last);
   state.last = begin_use(stream) ? stream : StreamUse{};
+}
+
+/// Makes the stream wait for the last launch, if that was on another stream and the runtime does not see to it.
+void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
+  if (!state.is_unordered || state.last.slot == nullptr || state.last == stream) [[likely]]
+    return;
+  refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
+  if (make_wait_for_last(call.handle(), state) || (!are_captures_open() && wait_for_device(state.device))) return;
+  throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
+}
+
+/// Whether an event has to mark the end of the next launch: the runtime does not order the one after it, or the stream is a thread's
+/// default stream, where no other thread can record later.
+[[nodiscard]] bool wants_mark(const GraphState& state, const Slot& slot) noexcept {
+  return state.end != nullptr || !backend::orders_graph_launches() || slot.thread != nullptr;
+}
+
+/// Without a mark the next launch waits for all work that the stream of this one has then.
+void mark_launch(GraphState& state, const StreamCall& call) noexcept {
+  try {
+    if (state.end == nullptr) state.end = std::make_shared<PooledEvent>(state.device, launching);
+    call.check(backend::event_record(state.end->get(), call.handle()));
+  } catch (...) {
+    state.end = nullptr;
+  }
 }
 
 /// The capture that this thread has begun on the stream.
@@ -239,18 +287,22 @@ void Graph::launch(StreamRef stream) const {
   GraphState& state = require(launching);
   const StreamCall call{stream, launching};
   if (call.slot().device != state.device) throw_error(errc::invalid_argument, launching, "the stream is of another device than the graph");
-  const bool has_functions = !state.functions->is_empty();
-  if (are_captures_open() || has_functions)
-    refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
   const std::lock_guard lock{state.launching};
+  const bool has_functions = !state.functions->is_empty();
+  const bool is_marked = wants_mark(state, call.slot());
+  if (are_captures_open() || has_functions || is_marked)
+    refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
   const StreamUse use{&call.slot(), stream.id()};
+  wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
   note_use(state, use);
   const backend::status s = backend::graph_launch(state.executable, call.handle());
-  if (s == backend::ok) [[likely]]
-    return;
-  if (has_functions) state.functions->undo_launch();
-  throw_status(s, launching);
+  if (s != backend::ok) {
+    if (has_functions) state.functions->undo_launch();
+    throw_status(s, launching);
+  }
+  state.is_unordered = !backend::orders_graph_launches();
+  if (is_marked) mark_launch(state, call);
 }
 
 /// The old state keeps the old host functions until the launches under way are complete; its executable graph goes on with the new work.
@@ -268,13 +320,15 @@ bool Graph::take(Graph fresh) {
   }
   if (s == backend::ok) {
     std::swap(old.executable, now.executable);
-    if (old.last.slot != nullptr) note_use(now, old.last);
   } else if (backend::classify(s) == errc::not_supported) {
     backend::forget_error(s);
     detail::instantiate(now, operation);
   } else {
     throw_status(s, operation);
   }
+  if (old.last.slot != nullptr) note_use(now, old.last);
+  now.is_unordered = s != backend::ok || old.is_unordered;
+  now.end = old.end;
   std::swap(state_, fresh.state_);
   return s == backend::ok;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captures and graphs.
+#include <future>
 #include <numeric>
+#include <thread>
 
 #include "support.hpp"
 
@@ -397,6 +399,64 @@ TEST_F(Graphs, AnUpdateGivesNewArguments) {
   stream->synchronize();
   EXPECT_EQ((*result)[5], 0);
   EXPECT_EQ(graph.node_count(), 3U);
+}
+
+TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
+  const auto runs = std::make_shared<int>(0);
+  std::optional<Graph> graph = capture(*stream, [&] { stream->launch_host_func([runs] { ++*runs; }); });
+  Gate gate;
+  std::promise<void> launched, may_end;
+  std::thread thread{[&] {
+    const StreamRef own = StreamRef::per_thread_default(stream->device());
+    gate.close_on(own);
+    graph->launch(own);
+    launched.set_value();
+    may_end.get_future().wait();
+    own.synchronize();
+  }};
+  launched.get_future().wait();
+  graph.reset();
+  gate.open();
+  may_end.set_value();
+  thread.join();
+  EXPECT_EQ(*runs, 1);
+  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return runs.use_count() == 1; }));
+}
+
+TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
+  enum class Launcher { open_stream, ended_stream, thread };
+  for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream, Launcher::thread}) {
+    std::vector<int> order;
+    Graph graph = capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(1); }); });
+    Gate gate;
+    std::optional<Stream> first(std::in_place);
+    const auto launch_behind_gate = [&](StreamRef on) {
+      gate.close_on(on);
+      graph.launch(on);
+    };
+    std::promise<void> launched, may_end;
+    std::thread thread{[&] {
+      if (launcher == Launcher::thread) launch_behind_gate(StreamRef::per_thread_default(stream->device()));
+      launched.set_value();
+      may_end.get_future().wait();
+    }};
+    launched.get_future().wait();
+    if (launcher != Launcher::thread) launch_behind_gate(*first);
+    for (int nodes = 2; nodes < 4; ++nodes)  // the second update comes before a launch
+      EXPECT_FALSE(graph.update(*stream, [&] {
+        for (int i = 0; i < nodes; ++i) stream->launch_host_func([&order, nodes] { order.push_back(nodes); });
+      }));
+    if (launcher == Launcher::ended_stream) first.reset();
+    const Stream other;
+    graph.launch(other);
+    graph.launch(*stream);
+    EXPECT_FALSE(other.query());
+    gate.open();
+    stream->synchronize();
+    may_end.set_value();
+    thread.join();
+    EXPECT_EQ(order, (std::vector<int>{1, 3, 3, 3, 3, 3, 3}));
+  }
 }
 
 TEST_F(Graphs, AnUpdateReplacesHostFunctions) {

@@ -122,7 +122,9 @@ int launch(ExecutableGraph& executable, Stream& stream) {
   if (code != vendor::ok) return code;
   poison_destinations(*executable.graph);
   const auto start = std::make_shared<Operation>();
-  engine().submit(stream, start, {executable.last});
+  std::vector<OperationPtr> before;
+  if (vendor::orders_graph_launches) before.push_back(executable.last);
+  engine().submit(stream, start, before);
   const auto end = std::make_shared<Operation>();
   const std::vector<OperationPtr> ends = submit_nodes(*executable.graph, {start});
   executable.last = end;

@@ -34,6 +34,7 @@ inline constexpr bool success_clears_last_error = false;
 inline constexpr bool not_ready_is_last_error = false;  // seen on an H200, driver 580, CUDA 13.0
 inline constexpr bool null_stream_has_flags = true;
 inline constexpr bool running_graphs_may_be_destroyed = true;
+inline constexpr bool orders_graph_launches = true;
 inline constexpr bool captures_allocations = true;
 inline constexpr bool destroyed_fork_breaks_capture = true;
 using Attribute = cudaDeviceAttr;
@@ -46,6 +47,7 @@ inline constexpr bool not_ready_is_last_error = HIP_VERSION < 70000000;
 inline constexpr bool null_stream_has_flags = false;
 // Read in the sources of AMD's runtime, 5.2 to 6.2.
 inline constexpr bool running_graphs_may_be_destroyed = false;
+inline constexpr bool orders_graph_launches = false;
 inline constexpr bool captures_allocations = HIP_VERSION >= 50500000;
 inline constexpr bool destroyed_fork_breaks_capture = false;
 using Attribute = hipDeviceAttribute_t;

@@ -134,8 +134,10 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other
 /// Gives the executable graph the arguments of a graph of the same shape, from the next launch on. errc::not_supported, and nothing
 /// changed, if they differ in more than that.
 [[nodiscard]] status graph_update(native::executable_graph, native::graph) noexcept;
-/// Runs the graph after earlier work of the stream, after the graph's earlier launches, and before later work of the stream.
+/// Runs the graph after earlier work of the stream and before later work of the stream.
 [[nodiscard]] status graph_launch(native::executable_graph, native::stream) noexcept;
+/// Whether the launches of one executable graph run one after the other, also on different streams.
+[[nodiscard]] bool orders_graph_launches() noexcept;
 /// Requires: all launches are complete.
 [[nodiscard]] status executable_graph_destroy(native::executable_graph) noexcept;
 

@@ -115,6 +115,7 @@ class Device {
   void disable_peer_access(Device peer) const;
 
   /// Waits until everything submitted to this device has completed, on every stream.
+  /// @throws errc::capture while a stream of the device is being captured (by `capture()` or `begin_capture()`): the wait would break that
   void synchronize() const;
   /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it.
   template <class ErrorCode>

@@ -8,6 +8,7 @@
 #include "device/current_device.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
+#include "device/open_captures.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -323,6 +324,8 @@ void Device::disable_peer_access(Device peer) const {
 
 void Device::synchronize() const {
   const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
+  if (detail::are_captures_open(ordinal_)) [[unlikely]]
+    detail::throw_error(errc::capture, call.operation(), "a stream of the device is being captured, and the wait would break the capture");
   call.check(backend::device_synchronize());
   if (detail::is_checking()) checker::host_waited_for_device(call.device());
 }

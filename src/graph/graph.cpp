@@ -6,6 +6,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
@@ -120,7 +121,7 @@ void destroy_after_launches(GraphState* state) noexcept {
   if (last.slot != nullptr) end_use(last);
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
-  if (!are_captures_open() && wait_for_device(state->device))
+  if (!are_captures_open(state->device) && wait_for_device(state->device))
     FinishGraph{}(state);
   else
     state->functions->discard();
@@ -155,7 +156,7 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
   if (!state.is_unordered || state.last.slot == nullptr || state.last == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
-  if (make_wait_for_last(call.handle(), state) || (!are_captures_open() && wait_for_device(state.device))) return;
+  if (make_wait_for_last(call.handle(), state) || (!are_captures_open(state.device) && wait_for_device(state.device))) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
@@ -290,7 +291,7 @@ void Graph::launch(StreamRef stream) const {
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool is_marked = wants_mark(state, call.slot());
-  if (are_captures_open() || has_functions || is_marked)
+  if (are_captures_open(state.device) || has_functions || is_marked)
     refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
   const StreamUse use{&call.slot(), stream.id()};
   wait_for_last_launch(state, call, use);

@@ -9,6 +9,7 @@
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "memory/waiting_frees.hpp"
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
 #include "stream/own_streams.hpp"
@@ -26,6 +27,8 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -82,20 +85,22 @@ struct FreeRequest {
   return own != nullptr && make_wait(own, request.own, InCapture::never) && free_on(own, request, InCapture::never);
 }
 
-/// Enqueues the free behind the work of all streams that use the memory. If there are other users, the library's own stream waits for
-/// them, so that the stream which the memory was allocated on goes on at once. In every case this ends the use of that stream.
+/// Enqueues the free behind the work of all streams that use the memory, and ends the use of the stream which it was allocated on. If there
+/// are other users, the library's own stream waits for them, so that that stream goes on at once. False, and no use has ended, if a stream
+/// cannot be waited for.
 [[nodiscard]] bool free_in_stream_order(const FreeRequest& request) noexcept {
-  if (const HeldStream held{request.own, HeldStream::Use::ends}) {
+  if (const HeldStream held{request.own, request.count == 0 ? HeldStream::Use::ends : HeldStream::Use::stays}) {
     std::optional<ScopedDevice> on;
     if (held.is_default()) on.emplace(request.device, ScopedDevice::no_throw);
     if (!held.is_reachable()) return false;
+    if (request.count == 0) return free_on(held.handle(), request, InCapture::allowed);
     // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
-    if (request.count == 0 || is_captured(held)) return free_on(held.handle(), request, InCapture::allowed);
-    return free_on_own_stream(request);
+    if (is_captured(held) ? !free_on(held.handle(), request, InCapture::allowed) : !free_on_own_stream(request)) return false;
+  } else if (!free_on_own_stream(request)) {
+    return false;
   }
-  const bool is_enqueued = free_on_own_stream(request);
   end_use(request.own);
-  return is_enqueued;
+  return true;
 }
 
 [[nodiscard]] bool has_captured_user(const FreeRequest& request) noexcept {
@@ -115,12 +120,39 @@ void free_after_wait(const FreeRequest& request) noexcept {
   if (is_complete) succeeded_or_note_capture(backend::free_device(request.pointer));
 }
 
-void free_now(const FreeRequest& request) noexcept {
-  const bool has_pools = has_memory_pools(request.device);
-  if (!has_pools) end_use(request.own);
-  // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
-  if ((!has_pools || !free_in_stream_order(request)) && !has_captured_user(request)) free_after_wait(request);
+/// Frees the memory at a later call. False, and no use has ended, if there is no memory to note it.
+[[nodiscard]] bool free_later(const FreeRequest& request) noexcept try {
+  std::vector<PendingUse> uses{{request.own}};
+  for (std::size_t i = 0; i < request.count; ++i) uses.push_back({use_of(request.others[i])});
+  free_once_complete(request.pointer, request.device, std::move(uses));
+  run_complete_frees();
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+[[nodiscard]] bool has_unreachable_user(const FreeRequest& request) noexcept {
+  const auto is_unreachable = [](StreamUse use) {
+    const HeldStream held{use};
+    return held && !held.is_reachable();
+  };
+  return is_unreachable(request.own) ||
+         std::any_of(request.others, request.others + request.count, [&](StreamRef user) { return is_unreachable(use_of(user)); });
+}
+
+void end_uses(const FreeRequest& request) noexcept {
   std::for_each(request.others, request.others + request.count, [](StreamRef user) { end_use(use_of(user)); });
+}
+
+void free_now(const FreeRequest& request) noexcept {
+  if (has_memory_pools(request.device) && free_in_stream_order(request)) return end_uses(request);
+  // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
+  if (!has_captured_user(request)) {
+    if ((if_captures_met() || has_unreachable_user(request)) && free_later(request)) return;
+    if (!if_captures_met()) free_after_wait(request);
+  }
+  end_use(request.own);
+  end_uses(request);
 }
 
 /// Removes streams that ended and whose work is complete, so that a buffer which outlives many streams does not keep an event for each.
@@ -146,7 +178,15 @@ struct DeferredFree {
   const bool has_pools = has_memory_pools(device);
   const ScopedDevice on{device, operation};
   const RelaxedCapture relaxed{!has_pools || if_captures_met()};
-  check(has_pools ? backend::malloc_async(block, bytes, stream) : backend::malloc_device(block, bytes), operation);
+  const auto allocate = [&] { return has_pools ? backend::malloc_async(block, bytes, stream) : backend::malloc_device(block, bytes); };
+  backend::status s = allocate();
+  for (const auto run_frees : {run_complete_frees, run_all_frees}) {
+    if (s == backend::ok || !are_frees_waiting() || backend::classify(s) != errc::out_of_memory) break;
+    backend::forget_error(s);
+    run_frees();
+    s = allocate();
+  }
+  check(s, operation);
   return block;
 }
 
@@ -183,6 +223,10 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   require_own_thread(slot, operation);
   if (bytes == 0) return nullptr;
   watch_main_thread();
+  if (is_mark_requested(slot)) [[unlikely]]
+    record_mark(slot);
+  if (are_frees_waiting()) [[unlikely]]
+    run_complete_frees();
   const int device = slot.device;
   if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
   try {
@@ -240,7 +284,11 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   if (is_checking()) [[unlikely]]
     tell_free(stream, others, pointer, bytes);
   // This allocates nothing, so that memory can also be freed when there is none left.
-  if (mode == Release::now) return free_now({pointer, device, use_of(stream), others.data(), others.size()});
+  if (mode == Release::now) {
+    if (are_frees_waiting()) [[unlikely]]
+      run_complete_frees();
+    return free_now({pointer, device, use_of(stream), others.data(), others.size()});
+  }
   try {
     postpone({run_deferred_free, new DeferredFree{use_of(stream), std::move(others), pointer}, device});
   } catch (const std::bad_alloc&) {  // the block is leaked: there is no memory to postpone its free

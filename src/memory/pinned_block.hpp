@@ -2,23 +2,15 @@
 /// A block of pinned memory, and the streams whose work on it must be complete before it is handed out again.
 #pragma once
 
-#include "stream/uses.hpp"
+#include "memory/pending_use.hpp"
 
-#include <runnel/native.hpp>
+#include <runnel/config.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
-
-/// A stream that a block waits for. While the block is in use, slot and id say which; after that, an event recorded on the stream does.
-struct PendingUse {
-  StreamUse use;
-  native::event event{};
-  int device = 0;          // of the event
-  std::uint64_t mark = 0;  // instead of an event, for another thread's default stream: see request_mark()
-};
 
 struct PinnedShelf;
 struct PinnedBlock {
@@ -29,7 +21,6 @@ struct PinnedBlock {
     between,  // in no list: a thread is moving it
     lost,     // it will never be known when the streams' work is complete, so that it is never handed out again
   };
-  enum class Progress { waiting, complete, lost };
 
   /// Requires: the pool's lock is held. @throws std::bad_alloc
   void add_use(StreamUse use);

@@ -11,7 +11,6 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 using State = PinnedBlock::State;
-using Progress = PinnedBlock::Progress;
 
 void free_pinned_memory(void* memory) noexcept { release_native<void*, backend::free_host>(memory, 0); }
 

@@ -163,7 +163,7 @@ class PinnedShelves {
   [[nodiscard]] std::size_t count_pending(PinnedShelf& shelf) noexcept;
   [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf) noexcept;
   /// Puts a block that collect() has looked at where it belongs. True if it was handed out.
-  [[nodiscard]] bool settle(PinnedBlock& block, PinnedBlock::Progress progress, Then then) noexcept;
+  [[nodiscard]] bool settle(PinnedBlock& block, Progress progress, Then then) noexcept;
   void release_idle_of(PinnedShelf& shelf) noexcept;
 
   SpinLock lock_;

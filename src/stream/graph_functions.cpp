@@ -4,6 +4,7 @@
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "checker/hooks.hpp"
+#include "device/open_captures.hpp"
 
 #include <runnel/detail/host_function.hpp>
 
@@ -79,7 +80,6 @@ struct OpenCaptures {
   std::vector<OpenCapture> all;
 };
 OpenCaptures& captures() { return immortal<OpenCaptures>(); }
-constinit sync::Atomic<std::size_t> captures_open{0};
 
 template <class IsWanted>
 [[nodiscard]] OpenCapture find(IsWanted is_wanted) noexcept {
@@ -92,8 +92,9 @@ template <class IsWanted>
 
 void open_capture(OpenCapture capture) {
   const std::lock_guard lock{captures().lock};
+  const int device = capture.stream.slot->device;
   captures().all.push_back(std::move(capture));
-  count_up(captures_open);
+  count_up(captures_open[device]);
 }
 
 OpenCapture find_capture(std::uint64_t number) noexcept {
@@ -104,12 +105,12 @@ OpenCapture capture_begun_on(StreamUse stream) noexcept {
   return find([&](const OpenCapture& each) { return each.stream == stream; });
 }
 
-bool are_captures_open() noexcept { return captures_open.load(std::memory_order_relaxed) > 0; }
-
 void close_capture(std::uint64_t number) noexcept {
   const OpenCapture closed = find_capture(number);  // its functions are destroyed outside the lock
+  if (closed.number == 0) return;
   const std::lock_guard lock{captures().lock};
-  if (std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; }) > 0) count_down(captures_open);
+  if (std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; }) > 0)
+    count_down(captures_open[closed.stream.slot->device]);
 }
 
 backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept {

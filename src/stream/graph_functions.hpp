@@ -77,8 +77,6 @@ void open_capture(OpenCapture capture);
 [[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
 /// The capture that was begun on the stream.
 [[nodiscard]] OpenCapture capture_begun_on(StreamUse stream) noexcept;
-/// Whether there is any.
-[[nodiscard]] bool are_captures_open() noexcept;
 void close_capture(std::uint64_t number) noexcept;
 /// Ends the stream's native capture: tries again if that fails once. After an error `graph` is null. Requires: as abandon_capture().
 [[nodiscard]] backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept;

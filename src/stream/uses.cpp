@@ -178,8 +178,8 @@ HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
   const std::lock_guard lock{registry().lock};
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
   use.slot->held.fetch_add(1, std::memory_order_relaxed);
-  if (then == Use::ends) --use.slot->memory_uses;
   slot_ = use.slot;
+  if (then == Use::ends && is_reachable()) --use.slot->memory_uses;
 }
 
 native::event HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }

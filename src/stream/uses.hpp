@@ -31,7 +31,7 @@ enum class InCapture { never, allowed };
 class HeldStream {
  public:
   enum class Use { stays, ends };
-  /// `ends`: if the stream has not ended, this also does the work of end_use().
+  /// `ends`: if the stream has not ended and is reachable, this also does the work of end_use().
   explicit HeldStream(StreamUse use, Use then = Use::stays) noexcept;
   HeldStream(const HeldStream&) = delete;
   HeldStream& operator=(const HeldStream&) = delete;

@@ -211,6 +211,46 @@ TEST_F(DeviceMemory, CanBeFreedOnAnotherThread) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
+TEST_F(DeviceMemory, FreedOnAnotherThreadWaitsForTheOwnersDefaultStreamButNotTheCaller) {
+  for (const bool other_user : {false, true}) {
+    const Stream mine;
+    PinnedBuffer<unsigned char> result{size};
+    std::unique_ptr<Buffer> buffer;
+    std::latch made{1}, freed{1};
+    conformance::Gate gate;
+    std::thread owner{[&] {
+      const StreamRef stream = StreamRef::per_thread_default(device());
+      buffer = other_user ? std::make_unique<Buffer>(size, mine) : std::make_unique<Buffer>(size, stream);
+      stream.wait_stream(mine);
+      gate.close_on(stream);
+      fill_bytes(stream, buffer->data(), 5, size);
+      copy(stream, result, *buffer);
+      if (other_user) buffer->record_stream(stream);
+      made.count_down();
+      freed.wait();
+      gate.open();
+      stream.synchronize();
+    }};
+    made.wait();
+    {
+      const Graph graph = capture(mine, [&] {
+        mine.launch_host_func([] {});
+        buffer.reset();  // on this thread, the work is behind the gate
+        mine.launch_host_func([] {});
+      });
+      EXPECT_EQ(graph.node_count(), 2U);
+    }
+    for (int i = 0; i < 20; ++i) {
+      const Stream user;
+      Buffer churn{size, user};
+      fill_bytes(user, churn.data(), 9, size);
+      if (i == 5) freed.count_down();
+    }
+    owner.join();
+    EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+  }
+}
+
 TEST_F(DeviceMemory, StatisticsAreExact) {
   Stream stream;
   const DeviceStatistics before = device_resource(device()).statistics();

@@ -401,6 +401,19 @@ TEST_F(Graphs, AnUpdateGivesNewArguments) {
   EXPECT_EQ(graph.node_count(), 3U);
 }
 
+TEST_F(Graphs, ACaptureOutlivesAWaitForTheDevice) {
+  number_source(4);
+  const Graph graph = capture(*stream, [&] {
+    EXPECT_EQ(code_of([&] { stream->device().synchronize(); }), errc::capture);
+    copy_through(*stream);
+    std::thread{[&] { EXPECT_EQ(code_of([&] { stream->device().synchronize(); }), errc::capture); }}.join();
+  });
+  stream->device().synchronize();
+  graph.launch(*stream);
+  stream->device().synchronize();
+  EXPECT_TRUE(result_is_numbered(4));
+}
+
 TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
   const auto runs = std::make_shared<int>(0);
   std::optional<Graph> graph = capture(*stream, [&] { stream->launch_host_func([runs] { ++*runs; }); });

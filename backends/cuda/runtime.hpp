@@ -162,6 +162,7 @@ inline constexpr auto malloc_host = &cudaHostAlloc;
 inline constexpr auto free_host = &cudaFreeHost;
 inline constexpr unsigned int host_register_flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 inline constexpr auto host_register = &cudaHostRegister;
+inline constexpr bool prefers_registered_pages = true;
 inline constexpr auto host_unregister = &cudaHostUnregister;
 inline constexpr auto host_get_device_pointer = &cudaHostGetDevicePointer;
 inline constexpr auto malloc_device = &cudaMalloc;
@@ -174,6 +175,7 @@ using memory_pool = cudaMemPool_t;
 inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;
 inline constexpr auto device_get_default_memory_pool = &cudaDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &cudaMemPoolSetAttribute;
+inline constexpr auto memory_pool_trim = &cudaMemPoolTrimTo;
 inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept {
   cudaMemAccessDesc access{};
   access.location.type = cudaMemLocationTypeDevice;

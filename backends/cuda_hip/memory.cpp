@@ -15,6 +15,8 @@ status malloc_host_write_combined(void*& memory, std::size_t bytes) noexcept {
 
 status free_host(void* memory) noexcept { return rt::free_host(memory); }
 
+bool prefers_registered_pages() noexcept { return rt::prefers_registered_pages; }
+
 status register_host(void* memory, std::size_t bytes) noexcept { return rt::host_register(memory, bytes, rt::host_register_flags); }
 
 status unregister_host(void* memory) noexcept { return rt::host_unregister(memory); }
@@ -37,6 +39,12 @@ status set_release_threshold(int device, std::size_t bytes) noexcept {
   if (s != ok) return s;
   std::uint64_t threshold = bytes;
   return rt::memory_pool_set_attribute(pool, rt::memory_pool_release_threshold, &threshold);
+}
+
+status trim_pool(int device) noexcept {
+  rt::memory_pool pool{};
+  const status s = rt::device_get_default_memory_pool(&pool, device);
+  return s != ok ? s : rt::memory_pool_trim(pool, 0);
 }
 
 status allow_pool_access(int device, int peer, bool allow) noexcept {

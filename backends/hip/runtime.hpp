@@ -347,6 +347,11 @@ inline constexpr error (*malloc_host)(void**, std::size_t, unsigned int) = &hipH
 inline constexpr auto free_host = &hipHostFree;
 inline constexpr unsigned int host_register_flags = hipHostRegisterPortable | hipHostRegisterMapped;
 inline constexpr auto host_register = &hipHostRegister;
+#ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr bool prefers_registered_pages = true;
+#else
+inline constexpr bool prefers_registered_pages = false;  // nothing says that registered memory is coherent
+#endif
 inline constexpr auto host_unregister = &hipHostUnregister;
 inline constexpr auto host_get_device_pointer = &hipHostGetDevicePointer;
 inline constexpr error (*malloc_device)(void**, std::size_t) = &hipMalloc;
@@ -379,6 +384,7 @@ inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThres
 #endif
 inline constexpr auto device_get_default_memory_pool = &hipDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &hipMemPoolSetAttribute;
+inline constexpr auto memory_pool_trim = &hipMemPoolTrimTo;
 #ifdef __HIP_PLATFORM_NVIDIA__
 // The header does not wrap hipMemPoolSetAccess (5.2).
 inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept {

@@ -365,6 +365,8 @@ status free_host(void* pointer) noexcept {
   return catch_bad_alloc([&] { return host::release(pointer, MemoryKind::pinned); });
 }
 
+bool prefers_registered_pages() noexcept { return false; }  // its pages are made when they are used
+
 status register_host(void* pointer, std::size_t bytes) noexcept {
   return catch_bad_alloc([&] { return host::register_pinned(pointer, bytes); });
 }
@@ -417,6 +419,8 @@ status free_async(void* pointer, native::stream stream) noexcept {
 
 // The host backend keeps no freed memory, which is within any threshold.
 status set_release_threshold(int, std::size_t) noexcept { return ok; }
+
+status trim_pool(int) noexcept { return ok; }
 
 status allow_pool_access(int, int, bool) noexcept { return ok; }  // every device reaches all memory
 

@@ -41,6 +41,10 @@ class DeviceResource {
   /// std::size_t keeps everything. It applies to the whole device. @throws errc::not_supported if the device has no memory pools
   void set_release_threshold(std::size_t bytes) const;
 
+  /// Frees memory whose free still waits for another thread's default stream, as far as that is complete, and gives the unused bytes of the
+  /// device's pool back to the system.
+  void trim() const;
+
   friend constexpr bool operator==(DeviceResource, DeviceResource) noexcept = default;
 
  private:

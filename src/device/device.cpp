@@ -40,6 +40,7 @@ struct Known {
   sync::Atomic<std::uint64_t> priorities{0};  // least and greatest in the halves
   sync::Atomic<bool> has_priorities{false};
   sync::Atomic<signed char> pools{-1}, values{-1}, page_tables{-1};
+  sync::Atomic<std::size_t> memory{0};
 };
 constinit Known known[max_devices];
 
@@ -106,6 +107,12 @@ bool has_memory_pools(int device) { return has_attribute(known[device].pools, ba
 bool has_stream_values(int device) { return has_attribute(known[device].values, backend::Attribute::stream_memory_operations, device); }
 bool reads_host_page_tables(int device) {
   return has_attribute(known[device].page_tables, backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
+}
+
+std::size_t total_memory(int device) {
+  sync::Atomic<std::size_t>& total = known[device].memory;
+  if (total.load(std::memory_order_relaxed) == 0) total.store(Device{device}.memory_info().total, std::memory_order_relaxed);
+  return total.load(std::memory_order_relaxed);
 }
 
 namespace {

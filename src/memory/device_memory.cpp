@@ -357,4 +357,10 @@ void DeviceResource::set_release_threshold(std::size_t bytes) const {
   call.check(backend::set_release_threshold(call.device(), bytes));
 }
 
+void DeviceResource::trim() const {
+  const detail::DeviceCall call{device_.ordinal(), "give unused device memory back"};
+  if (detail::are_frees_waiting()) detail::run_complete_frees();
+  if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
+}
+
 }  // namespace runnel::inline RUNNEL_ABI

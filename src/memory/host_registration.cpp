@@ -9,6 +9,7 @@
 #include "checker/hooks.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
+#include "memory/pinned_pages.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -61,6 +62,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
     for (const std::uintptr_t place : {begin, end - 1})
       if (runnel::pointer_info(reinterpret_cast<const void*>(place)).kind != MemoryKind::pageable)
         detail::throw_error(errc::invalid_argument, operation, "a part of the memory is pinned, managed or a device's");
+    detail::populate_for_registration(pointer, bytes);
     const detail::RelaxedCapture relaxed;
     detail::check(backend::register_host(pointer, bytes), operation);
   } catch (...) {

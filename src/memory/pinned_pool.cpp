@@ -8,6 +8,7 @@
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"
 #include "device/device_table.hpp"
+#include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
 
 #include <runnel/memory.hpp>
@@ -54,7 +55,7 @@ class Reservation {
 
 [[nodiscard]] backend::status allocate_native(void*& memory, std::size_t bytes, bool write_combined) noexcept {
   const RelaxedCapture relaxed;
-  return write_combined ? backend::malloc_host_write_combined(memory, bytes) : backend::malloc_host(memory, bytes);
+  return write_combined ? backend::malloc_host_write_combined(memory, bytes) : allocate_pinned_pages(memory, bytes);
 }
 
 /// Reserves and allocates. Null if there is not enough memory: `refusal` is then the runtime's status, or `ok` if the limit leaves no room.

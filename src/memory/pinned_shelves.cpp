@@ -3,6 +3,7 @@
 
 #include "base/relaxed_capture.hpp"
 #include "device/call_quietly.hpp"
+#include "memory/pinned_pages.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -12,7 +13,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 using State = PinnedBlock::State;
 
-void free_pinned_memory(void* memory) noexcept { release_native<void*, backend::free_host>(memory, 0); }
+void free_pinned_memory(void* memory) noexcept { release_native<void*, free_pinned_pages>(memory, 0); }
 
 namespace {
 

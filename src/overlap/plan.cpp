@@ -2,6 +2,7 @@
 #include "overlap/plan.hpp"
 
 #include "base/check.hpp"
+#include "device/device_table.hpp"
 
 #include <runnel/memory_kind.hpp>
 
@@ -122,7 +123,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 /// The memory of the device that has least, in bytes.
 [[nodiscard]] std::size_t least_memory(const OverlapPlan& plan) {
   std::size_t least = largest;
-  for (const Device device : plan.devices) least = std::min(least, device.memory_info().total);
+  for (const Device device : plan.devices) least = std::min(least, total_memory(device.ordinal()));
   return least;
 }
 

@@ -30,9 +30,11 @@ struct OverlapPlan {
   [[nodiscard]] bool has_output() const noexcept { return output.kind != OverlapEnd::Kind::none; }
   [[nodiscard]] bool has_source() const noexcept;
   [[nodiscard]] bool has_sink() const noexcept { return output.kind == OverlapEnd::Kind::function; }
-  /// Chunks whose steps may be enqueued for one device at once. Between ranges, that is twice as many as there are buffers, which keeps the
-  /// device's queues filled; sources, sinks and filters need the host between the steps.
-  [[nodiscard]] std::size_t places() const noexcept { return has_source() || has_sink() || output.filtered ? buffers : 2 * buffers; }
+  /// Whether the host is needed between the steps of a chunk: for a source, a sink or a filter.
+  [[nodiscard]] bool needs_host() const noexcept { return has_source() || has_sink() || output.filtered; }
+  /// Chunks whose steps may be enqueued for one device at once. If the host is not needed, that is twice as many as there are buffers,
+  /// which keeps the device's queues filled.
+  [[nodiscard]] std::size_t places() const noexcept { return needs_host() ? buffers : 2 * buffers; }
   /// Elements of an input, halo included, and of the output, for which one chunk's buffers have room.
   [[nodiscard]] std::size_t input_elements(std::size_t input) const noexcept { return inputs[input].width * (chunk + 2 * halo); }
   [[nodiscard]] std::size_t output_elements() const noexcept { return output_elements(chunk); }

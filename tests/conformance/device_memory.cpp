@@ -251,6 +251,18 @@ TEST_F(DeviceMemory, FreedOnAnotherThreadWaitsForTheOwnersDefaultStreamButNotThe
   }
 }
 
+TEST_F(DeviceMemory, TrimGivesUnusedMemoryBack) {
+  const Stream stream;
+  { const Buffer used{size, stream}; }
+  Buffer kept{size, stream};
+  stream.synchronize();
+  device_resource(device()).trim();
+  EXPECT_EQ(device_resource(device()).statistics().blocks, 1U);
+  fill_bytes(stream, kept.data(), 1, size);
+  stream.synchronize();
+  EXPECT_EQ(code_of([] { device_resource(Device{1000}).trim(); }), errc::invalid_device);
+}
+
 TEST_F(DeviceMemory, StatisticsAreExact) {
   Stream stream;
   const DeviceStatistics before = device_resource(device()).statistics();

@@ -8,6 +8,7 @@
 #include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
+#include "memory/pinned_pages.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 
@@ -85,7 +86,6 @@ bool forgets_host_functions() noexcept { return false; }
 status stream_is_capturing(native::stream, bool& capturing) noexcept { return capturing = false, ok; }
 status stream_query(native::stream stream) noexcept { return checks::is_idle(stream) ? ok : checks::not_ready; }
 status stream_destroy(native::stream) noexcept { return ok; }
-status free_host(void* block) noexcept { return ::operator delete(block), ok; }
 
 status event_create(native::event& event, EventKind) noexcept { return event = new native::host_event, ok; }
 status event_destroy(native::event) noexcept { return ok; }
@@ -147,6 +147,7 @@ void finish_slot(Slot&) noexcept {}
 bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }
 bool populate_pages(Range, PageUse) noexcept { return true; }
+backend::status free_pinned_pages(void* block) noexcept { return ::operator delete(block), backend::ok; }
 void keep_failure(StreamSlot*, std::uint64_t, std::exception_ptr, std::uint64_t) noexcept { model::fail("a copy found no memory"); }
 void throw_error(errc, const char*, const char* reason, int, const char*) { model::fail(reason); }
 void throw_error(errc, const char*, const char* reason) { model::fail(reason); }

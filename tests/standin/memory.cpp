@@ -208,6 +208,10 @@ vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPo
   return call([&](Lock&) -> int { return pool != nullptr && value != nullptr ? vendor::ok : vendor::invalid_value; });
 }
 
+vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
+  return call([&](Lock&) -> int { return pool != nullptr ? vendor::ok : vendor::invalid_value; });
+}
+
 vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access, std::size_t count) {
   return call([&](Lock&) -> int {
     if (pool == nullptr || access == nullptr || count != 1) return vendor::invalid_value;

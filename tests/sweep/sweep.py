@@ -100,7 +100,9 @@ class Sweep:
         wrong += [f"{report[kind]} times {kind}" for kind in MISUSE if report[kind] and kind not in unknowable]
         refused_release = run.form == "refused" and any(word in report["fault_call"] for word in ("Destroy", "Free"))
         allowed = 1 if refused_release or "stays with its caller" in output else 0
-        for kind, more in (("live_streams", allowed), ("live_device", allowed), ("live_pinned", allowed + PINNED_KEPT)):
+        # After an error of a capture the library waits for no device any more: it leaks a block if it cannot know when its streams are done.
+        blocks = 1 if 900 <= run.code <= 908 else allowed
+        for kind, more in (("live_streams", allowed), ("live_device", blocks), ("live_pinned", allowed + PINNED_KEPT)):
             if run.form == "sticky" and kind != "live_streams":
                 continue  # the library can no longer query which streams use the memory
             # The number of streams that the library makes for itself depends on timing. The scenario prints the maximum.

@@ -147,6 +147,8 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other
 /// memory returns plain pinned memory.
 [[nodiscard]] status malloc_host_write_combined(void*&, std::size_t bytes) noexcept;
 [[nodiscard]] status free_host(void*) noexcept;  // memory of either kind
+/// Whether registered memory is as good as that of malloc_host(), which makes its pages slowly.
+[[nodiscard]] bool prefers_registered_pages() noexcept;
 /// Pins existing memory, for every device.
 [[nodiscard]] status register_host(void*, std::size_t bytes) noexcept;
 [[nodiscard]] status unregister_host(void*) noexcept;
@@ -160,6 +162,8 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other
 [[nodiscard]] status free_async(void*, native::stream) noexcept;
 /// How many bytes the device's pool keeps when a stream or device is waited for.
 [[nodiscard]] status set_release_threshold(int device, std::size_t bytes) noexcept;
+/// Gives unused memory of the device's pool back to the system.
+[[nodiscard]] status trim_pool(int device) noexcept;
 /// Grants or revokes `peer` access to `device`'s pool, for which peer access alone does not suffice.
 [[nodiscard]] status allow_pool_access(int device, int peer, bool allow) noexcept;
 [[nodiscard]] status pointer_info(PointerInfo&, const void*) noexcept;

@@ -9,6 +9,7 @@
 #include "copy/short_copy.hpp"
 #include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
+#include "memory/pinned_pages.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -96,7 +97,7 @@ Ring& StagingRings::make_ring(std::size_t buffer_bytes, const char* operation) {
     ring = rings_.emplace_back(std::make_unique<Ring>(static_cast<std::uint32_t*>(values))).get();
   }
   void* data = nullptr;
-  check(backend::malloc_host(data, buffer_bytes * buffers_per_ring), operation);
+  check(allocate_pinned_pages(data, buffer_bytes * buffers_per_ring), operation);
   ring->data = static_cast<unsigned char*>(data);
   ring->buffer_bytes = buffer_bytes;
   pinned_ += buffer_bytes * buffers_per_ring;
@@ -151,7 +152,7 @@ void StagingRings::trim() {
   }
   if (unused.empty()) return;
   const RelaxedCapture relaxed;
-  for (void* const block : unused) succeeded_or_forget(backend::free_host(block));
+  for (void* const block : unused) succeeded_or_forget(free_pinned_pages(block));
 }
 
 }  // namespace detail

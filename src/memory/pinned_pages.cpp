@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/pinned_pages.hpp"
+
+#include "base/check.hpp"
+#include "base/immortal.hpp"
+#include "base/sync.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+constexpr std::size_t made_from = std::size_t{8} << 20;  // smaller blocks gain less than 3 ms
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::size_t page = 4096;
+constexpr std::size_t bytes_per_thread = std::size_t{4} << 20;
+constexpr std::size_t most_threads = 16;
+
+/// The blocks that were made here: their addresses and sizes.
+struct MadeBlocks {
+  sync::Mutex lock;
+  std::map<void*, std::size_t> all;
+};
+MadeBlocks& made_blocks() { return immortal<MadeBlocks>(); }
+
+[[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
+
+/// The first number in a file of the system, behind `label` if there is one; `otherwise` if there is none.
+[[nodiscard]] std::size_t number_in(const char* path, const char* format, std::size_t otherwise) noexcept {
+  std::FILE* const file = std::fopen(path, "re");
+  if (file == nullptr) return otherwise;
+  char line[128];
+  std::size_t number = otherwise;
+  while (std::fgets(line, sizeof line, file) != nullptr && std::sscanf(line, format, &number) != 1) {
+  }
+  std::fclose(file);
+  return number;
+}
+
+/// Memory that can be taken without that the system ends a process for it: of the machine, and of the container.
+[[nodiscard]] std::size_t available_memory() noexcept {
+  constexpr std::size_t unlimited = ~std::size_t{0};
+  const std::size_t machine = number_in("/proc/meminfo", "MemAvailable: %zu kB", 0) * 1024;
+  const std::size_t limit = number_in("/sys/fs/cgroup/memory.max", "%zu", unlimited);
+  const std::size_t used = number_in("/sys/fs/cgroup/memory.current", "%zu", 0);
+  return std::min(machine, limit == unlimited ? unlimited : limit - std::min(limit, used));
+}
+
+/// Calls `f(first, last)` for parts of the range, on several threads if it is large. As many parts as threads could be started.
+template <class F>
+void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t parts = std::clamp<std::size_t>((end - begin) / bytes_per_thread, 1, std::min(most_threads, cores));
+  const std::size_t part = round_up((end - begin) / parts, huge_page);
+  std::vector<std::thread> threads;
+  std::uintptr_t at = begin;
+  try {
+    threads.reserve(parts);
+    for (; end - at > part; at += part) threads.emplace_back(f, at, at + part);
+  } catch (const std::system_error&) {  // no further thread: this one does the rest
+  } catch (const std::bad_alloc&) {
+  }
+  f(at, end);
+  for (std::thread& each : threads) each.join();
+}
+
+#ifdef MADV_POPULATE_WRITE
+constexpr int populate_write = MADV_POPULATE_WRITE;
+#else
+constexpr int populate_write = 23;
+#endif
+
+void populate(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, populate_write));
+}
+
+/// As populate(), for new pages, also where the system is older than Linux 5.14.
+void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  if (madvise(reinterpret_cast<void*>(begin), end - begin, populate_write) == 0) return;
+  for (std::uintptr_t at = begin; at < end; at += page) *reinterpret_cast<volatile unsigned char*>(at) = 0;
+}
+
+/// New pages that begin at a huge page; null if the system has none.
+[[nodiscard]] void* map_pages(std::size_t bytes) noexcept {
+  void* const mapped = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  const auto all = reinterpret_cast<std::uintptr_t>(mapped);
+  const std::uintptr_t begin = round_up(all, huge_page);
+  if (begin != all) munmap(mapped, begin - all);
+  if (const std::size_t rest = all + huge_page - begin; rest != 0) munmap(reinterpret_cast<void*>(begin + bytes), rest);
+  return reinterpret_cast<void*>(begin);
+}
+
+/// Null if that cannot be done: the runtime's own allocation is next then.
+[[nodiscard]] void* make(std::size_t bytes) noexcept try {
+  if (bytes > available_memory() / 2) return nullptr;
+  MadeBlocks& blocks = made_blocks();
+  std::map<void*, std::size_t>::node_type entry;
+  {
+    std::map<void*, std::size_t> fresh;
+    fresh.emplace(nullptr, bytes);
+    entry = fresh.extract(fresh.begin());
+  }
+  void* const memory = map_pages(bytes);
+  if (memory == nullptr) return nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
+  in_parts(begin, begin + bytes, touch);
+  if (succeeded_or_forget(backend::register_host(memory, bytes))) {
+    entry.key() = memory;
+    const std::lock_guard lock{blocks.lock};
+    blocks.all.insert(std::move(entry));
+    return memory;
+  }
+  succeeded_or_forget(backend::unregister_host(memory));  // the call may have taken effect all the same
+  munmap(memory, bytes);
+  return nullptr;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+}  // namespace
+
+backend::status allocate_pinned_pages(void*& memory, std::size_t bytes) noexcept {
+  if (bytes >= made_from && backend::prefers_registered_pages()) memory = make(round_up(bytes, page));
+  return memory != nullptr ? backend::ok : backend::malloc_host(memory, bytes);
+}
+
+backend::status free_pinned_pages(void* memory) noexcept {
+  std::map<void*, std::size_t>::node_type made;
+  {
+    const std::lock_guard lock{made_blocks().lock};
+    made = made_blocks().all.extract(memory);
+  }
+  if (made.empty()) return backend::free_host(memory);
+  const backend::status s = backend::unregister_host(memory);
+  // After an error the pages may still be registered: a new mapping at their address could then not be.
+  if (s == backend::ok) munmap(memory, made.mapped());
+  return s;
+}
+
+void populate_for_registration(void* memory, std::size_t bytes) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page * page;
+  const std::uintptr_t end = round_up(reinterpret_cast<std::uintptr_t>(memory) + bytes, page);
+  if (end - begin >= made_from && backend::prefers_registered_pages()) in_parts(begin, end, populate);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

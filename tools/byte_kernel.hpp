@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels of the command, written once for all backends. On a GPU many threads run a kernel together, on the host backend one thread.
+/// The kernels of the command. On a GPU many threads run a kernel together, on the host backend one thread. The host backend maps and
+/// counts by a kernel of its own (launch_byte_kernel_host.cpp), because one thread counts fastest in another way than many.
 #pragma once
 
 #include "byte_map.hpp"
@@ -18,15 +19,15 @@ namespace tool {
 using ByteCount = unsigned long long;
 
 /// The memory that the threads of a block share. Each byte has several counters, because with one counter a run of equal bytes would make
-/// each addition wait for the previous one, on a CPU as on a GPU.
+/// each addition wait for the previous one.
 struct Scratch {
   static constexpr unsigned lanes = 4;
   unsigned counts[lanes * 256];
   unsigned char map[256];
 };
 
-/// The kernel of `runnel overlap`. It maps `size` bytes and adds the number of each input byte to the 256 `counts`. `team` identifies the
-/// calling thread.
+/// The kernel of `runnel overlap` on a GPU. It maps `size` bytes and adds the number of each input byte to the 256 `counts`. `team`
+/// identifies the calling thread.
 template <class Team>
 TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char* in, unsigned char* out, std::size_t size,
                                const ByteMap& map, ByteCount* counts) {

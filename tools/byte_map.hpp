@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Maps from each byte to another, as tables of 256 entries.
+/// Maps from each byte to another.
 #pragma once
 
 #include <array>
@@ -8,9 +8,21 @@
 
 namespace tool {
 
-/// Small enough to be an argument of a kernel.
+/// Bytes that are mapped by adding the same number to each, modulo 256.
+struct ShiftedBytes {
+  unsigned char first;
+  unsigned char count;
+  unsigned char shift;
+};
+
+/// A map, in two forms: a table, which many threads of a GPU can share, and ranges, with which a processor maps many bytes by one
+/// instruction. Small enough to be an argument of a kernel.
 struct ByteMap {
+  static constexpr int most_ranges = 4;
   unsigned char to[256];
+  bool inverted;                      ///< all bits change, and then the ranges apply
+  int ranges;                         ///< how many of `shifted` count
+  ShiftedBytes shifted[most_ranges];  ///< they have no byte in common
 };
 
 inline constexpr std::array<std::string_view, 4> byte_map_names = {"upper", "lower", "invert", "rot13"};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lanes.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace tool {
 
 const char* name_of(Step step) noexcept {
@@ -48,6 +51,19 @@ std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, run
     if (lanes.front().bars.empty()) lanes.erase(lanes.begin());
   }
   return lanes;
+}
+
+double busy_ms(std::span<const Lane> lanes, Step step) {
+  std::vector<Bar> bars;
+  for (const Lane& lane : lanes)
+    std::ranges::copy_if(lane.bars, std::back_inserter(bars), [&](const Bar& bar) { return bar.step == step; });
+  std::ranges::sort(bars, {}, &Bar::start_ms);
+  double busy = 0, end = 0;
+  for (const Bar& bar : bars) {
+    busy += std::max(0.0, bar.stop_ms - std::max(end, bar.start_ms));
+    end = std::max(end, bar.stop_ms);
+  }
+  return busy;
 }
 
 }  // namespace tool

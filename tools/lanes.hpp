@@ -33,6 +33,9 @@ struct Lane {
 [[nodiscard]] std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, runnel::OverlapStrategy strategy,
                                          std::size_t streams);
 
+/// How long at least one of the lanes was at the step.
+[[nodiscard]] double busy_ms(std::span<const Lane> lanes, Step step);
+
 /// "stream per chunk", "copy, compute, copy".
 [[nodiscard]] const char* name_of(runnel::OverlapStrategy strategy) noexcept;
 

@@ -200,9 +200,25 @@ struct Summary {
   double rate;  ///< in GB/s
   runnel::OverlapMeasure measured;
   std::size_t streams;
-  std::string hidden;  ///< how much of the transfers was hidden, in words
-  std::string how;     ///< sizes, strategy and device, in words
+  std::vector<Lane> lanes;
+  std::string slowest;  ///< the step that kept the run from being faster, in words
+  std::string hidden;   ///< how much of the transfers was hidden, in words
+  std::string how;      ///< sizes, strategy and device, in words
 };
+
+/// The step that took longest, with the rate that the run could have had if nothing else had taken time. Empty if no times are known.
+std::string slowest_step(std::span<const Lane> lanes, double bytes) {
+  double most = 0;
+  Step slowest{};
+  for (std::size_t i = 0; i < step_count; ++i) {
+    const auto step = static_cast<Step>(i);
+    if (const double busy = busy_ms(lanes, step); busy > most) {
+      most = busy;
+      slowest = step;
+    }
+  }
+  return most > 0 ? text("; slowest step: %s, %.2f GB/s", name_of(slowest), bytes / 1e6 / most) : "";
+}
 
 Summary summarize(const runnel::OverlapResult& result, const runnel::OverlapOptions& options) {
   Summary s{};
@@ -212,6 +228,10 @@ Summary summarize(const runnel::OverlapResult& result, const runnel::OverlapOpti
   s.measured = runnel::measure_overlap(result.times);
   s.streams =
       result.strategy == runnel::OverlapStrategy::copy_compute_copy ? 3 : std::min({options.streams, options.in_flight, result.chunks});
+  s.lanes = lanes_of(result.times, result.strategy, s.streams);
+  // There may be times only for the first chunks.
+  const double timed = result.chunks > 0 ? static_cast<double>(result.times.size()) / static_cast<double>(result.chunks) : 0;
+  s.slowest = slowest_step(s.lanes, static_cast<double>(s.bytes) * timed);
   s.hidden = text("%.0f %% of the transfer time hidden behind compute", 100 * s.measured.hidden_share());
   s.how = text("%zu %s of %s, at most %zu in flight, %s on %zu %s, %s device %d", result.chunks, result.chunks == 1 ? "chunk" : "chunks",
                to_text(options.chunk).c_str(), options.in_flight, name_of(result.strategy), s.streams,
@@ -228,17 +248,16 @@ void write_pictures(Outputs& outputs, const OverlapCommand& command, const runne
   if (!outputs.timeline && !outputs.trace) return;
   const std::string file_name = std::filesystem::path{command.in}.filename().native();
   const std::string what = " (" + command.table + "): " + to_text(summary.bytes);
-  const std::vector<Lane> lanes = lanes_of(result.times, result.strategy, summary.streams);
   if (outputs.timeline) {
     const std::string title = shortened(file_name) + what + text(" at %.2f GB/s, ", summary.rate) + summary.hidden;
-    write(*outputs.timeline, draw_timeline(lanes, result.chunks, {title, summary.how}));
+    write(*outputs.timeline, draw_timeline(summary.lanes, result.chunks, {title, summary.how}));
   }
-  if (outputs.trace) write(*outputs.trace, trace_events(lanes, "runnel overlap: " + file_name + what));
+  if (outputs.trace) write(*outputs.trace, trace_events(summary.lanes, "runnel overlap: " + file_name + what));
 }
 
 void print_summary(std::FILE* to, const OverlapCommand& command, const runnel::OverlapResult& result, const Summary& s) {
   std::fprintf(to, "%s -> %s, %s\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str(), command.table.c_str());
-  std::fprintf(to, "  %zu bytes in %.3f s: %.2f GB/s\n", s.bytes, s.seconds, s.rate);
+  std::fprintf(to, "  %zu bytes in %.3f s: %.2f GB/s%s\n", s.bytes, s.seconds, s.rate, s.slowest.c_str());
   std::fprintf(to, "  %s\n", s.how.c_str());
   std::fprintf(to, "  transfers %.1f ms, compute %.1f ms: %s\n", milliseconds(s.measured.transfer), milliseconds(s.measured.compute),
                s.hidden.c_str());

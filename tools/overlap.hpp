@@ -2,6 +2,8 @@
 /// `runnel overlap` sends a file through the device and back, with transfers and computing at the same time.
 #pragma once
 
+#include "backend.hpp"
+
 #include <string>
 
 namespace tool {
@@ -9,7 +11,8 @@ namespace tool {
 /// The arguments as typed.
 struct OverlapCommand {
   std::string table;
-  std::string chunk = "16M";
+  /// On a device large chunks fill the link. The host backend moves bytes through the processor's caches, which hold small ones.
+  std::string chunk = host_backend ? "4M" : "16M";
   int in_flight = 4;
   int streams = 4;  ///< for the strategy with a stream for each chunk
   std::string strategy = "automatic";

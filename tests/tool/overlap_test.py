@@ -47,12 +47,14 @@ with tool.scratch() as directory:
         tool.expect(done.returncode == 0 and target.read_bytes() == expected('rot13', data) and said in done.stdout.decode(),
                     f'strategy {strategy} {done.stderr.decode()}')
 
-    # The histogram counts the bytes of the input.
+    # The histogram counts the bytes of the input, of short chunks and long ones. The report names the slowest step.
     source.write_bytes(b'a' * 750 + b'\n' * 250)
-    text = tool.run('overlap', '--table', 'upper', '--chunk', '7', source, target).stdout.decode()
-    lines = [line.split() for line in text.splitlines()]
-    tool.expect(any(line[:3] == ["'a'", '750', '75.0'] for line in lines) and any(line[:3] == ['\\n', '250', '25.0'] for line in lines),
-                'the histogram counts every byte')
+    for chunk in ('7', '999', '16M'):
+        text = tool.run('overlap', '--table', 'upper', '--chunk', chunk, source, target).stdout.decode()
+        lines = [line.split() for line in text.splitlines()]
+        tool.expect(any(line[:3] == ["'a'", '750', '75.0'] for line in lines) and any(line[:3] == ['\\n', '250', '25.0'] for line in lines),
+                    f'the histogram counts every byte of chunks of {chunk}')
+        tool.expect('; slowest step: ' in text, 'the report names the slowest step')
 
     # The timeline is valid XML, has a bar for each step of each chunk and a lane for each stream, and states the result.
     picture, trace = tool.path(directory, 'a.svg'), tool.path(directory, 'a.json')

@@ -48,6 +48,7 @@ class Worker {
   sync::Atomic<bool> has_core_{true};    // the worker counts against the cores; the monitor takes the core away
   sync::Atomic<std::uint32_t> task_{1};  // changes with every task, and with every queue that is handed over
   sync::Atomic<bool> asleep_{false};
+  sync::Atomic<int> wakers_{0};  // threads that are about to notify `wake_`
   sync::Mutex mutex_;
   sync::ConditionVariable wake_;
 
@@ -96,10 +97,11 @@ class Engine {
   void push_ready(TaskQueuePtr queue) noexcept;
   [[nodiscard]] TaskQueuePtr pop_ready() noexcept;
   void update_best() noexcept;
-  /// Gives the queue, and a core, to an idle worker or a new one. False, and nothing changed, if no thread can be created. Requires: a core
-  /// is free.
-  [[nodiscard]] bool hand_over(TaskQueuePtr& queue) noexcept;
-  void assign(Worker& worker, TaskQueuePtr queue) noexcept;
+  /// Gives the queue, and a core, to an idle worker or a new one. False, and nothing changed, if no thread can be created. If the worker
+  /// sleeps, `asleep` names it, and the caller has to wake it. Requires: a core is free.
+  [[nodiscard]] bool hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept;
+  /// True if the worker sleeps: then the caller has to wake it.
+  [[nodiscard]] bool assign(Worker& worker, TaskQueuePtr queue) noexcept;
   /// Starts a worker, with the queue and a core; without a queue it is idle. False, and nothing changed, if no thread can be created.
   [[nodiscard]] bool add_worker(TaskQueuePtr& queue) noexcept;
   void launch_worker(TaskQueuePtr& queue);
@@ -110,9 +112,12 @@ class Engine {
   [[nodiscard]] static bool is_blocked_or_long(Worker& worker, Clock::time_point now) noexcept;
   /// Takes the core of each worker whose task is blocked or long.
   void take_back_cores() noexcept;
-  /// Starts ready queues while there are free cores.
-  void hand_out_ready() noexcept;
+  /// Starts ready queues while there are free cores. Lets go of the lock to wake a worker.
+  void hand_out_ready(std::unique_lock<sync::Mutex>& lock) noexcept;
   ///@}
+  /// Does nothing for null. Requires: the lock is not held, since a thread that is woken may ask for it at once, and a call of the system
+  /// is long.
+  static void wake(Worker* asleep) noexcept;
   void monitor() noexcept;
 
   sync::Mutex mutex_;
@@ -150,8 +155,9 @@ void Worker::loop(TaskQueuePtr queue) {
       queue = engine().next(*this);
     }
     queue = wait_for_queue();
-    if (queue == nullptr) return;
+    if (queue == nullptr) break;
   }
+  while (wakers_.load(std::memory_order_acquire) != 0) sync::yield();  // a thread that woke this one long ago has lost its core since
 }
 
 TaskQueuePtr Worker::wait_for_queue() noexcept {
@@ -247,31 +253,44 @@ void Engine::start_first_threads() {
 }
 
 void Engine::start(TaskQueuePtr queue) noexcept {
-  const std::lock_guard lock{mutex_};
-  if (free_cores_ > 0 && hand_over(queue)) return;
-  push_ready(std::move(queue));
-  monitor_wake_.notify_one();
+  Worker* asleep = nullptr;
+  bool is_given = false;
+  {
+    const std::lock_guard lock{mutex_};
+    is_given = free_cores_ > 0 && hand_over(queue, asleep);
+    if (!is_given) push_ready(std::move(queue));
+  }
+  if (is_given)
+    wake(asleep);
+  else
+    monitor_wake_.notify_one();
 }
 
-bool Engine::hand_over(TaskQueuePtr& queue) noexcept {
+bool Engine::hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept {
   if (idle_ == nullptr && !add_worker(queue)) return false;
   --free_cores_;
   if (queue == nullptr) return true;  // the new worker has it
   Worker* const worker = std::exchange(idle_, idle_->next_idle_);
   --idle_count_;
-  assign(*worker, std::move(queue));
+  if (assign(*worker, std::move(queue))) asleep = worker;
   return true;
 }
 
-void Engine::assign(Worker& worker, TaskQueuePtr queue) noexcept {
+bool Engine::assign(Worker& worker, TaskQueuePtr queue) noexcept {
   worker.has_core_.store(true, std::memory_order_relaxed);
   worker.task_.store(worker.task_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // the monitor's clock starts anew
   worker.given_ = std::move(queue);
   worker.assigned_.store(true, std::memory_order_seq_cst);
-  if (worker.asleep_.load(std::memory_order_seq_cst)) {
-    const std::lock_guard lock{worker.mutex_};
-    worker.wake_.notify_one();
-  }
+  if (!worker.asleep_.load(std::memory_order_seq_cst)) return false;
+  worker.wakers_.fetch_add(1, std::memory_order_relaxed);  // under the lock, without which the worker cannot end
+  return true;
+}
+
+void Engine::wake(Worker* asleep) noexcept {
+  if (asleep == nullptr) return;
+  { const std::lock_guard until_it_waits{asleep->mutex_}; }
+  asleep->wake_.notify_one();
+  asleep->wakers_.fetch_sub(1, std::memory_order_release);
 }
 
 bool Engine::add_worker(TaskQueuePtr& queue) noexcept {
@@ -320,8 +339,10 @@ TaskQueuePtr Engine::next(Worker& worker) noexcept {
 }
 
 void Engine::put_back(TaskQueuePtr queue) noexcept {
-  const std::lock_guard lock{mutex_};
-  push_ready(std::move(queue));
+  {
+    const std::lock_guard lock{mutex_};
+    push_ready(std::move(queue));
+  }
   monitor_wake_.notify_one();  // the worker that puts it back may have lost its core, and goes to sleep then
 }
 
@@ -358,12 +379,14 @@ void Engine::take_back_cores() noexcept {
     if (worker->has_core_.load(std::memory_order_relaxed) && is_blocked_or_long(*worker, now)) give_up_core(*worker);
 }
 
-void Engine::hand_out_ready() noexcept {
+void Engine::hand_out_ready(std::unique_lock<sync::Mutex>& lock) noexcept {
   while (free_cores_ > 0 && has_ready()) {
+    Worker* asleep = nullptr;
     TaskQueuePtr queue = pop_ready();
-    if (hand_over(queue)) continue;
-    push_ready(std::move(queue));
-    return;
+    if (!hand_over(queue, asleep)) return push_ready(std::move(queue));
+    lock.unlock();
+    wake(asleep);
+    lock.lock();
   }
 }
 
@@ -375,7 +398,7 @@ void Engine::monitor() noexcept {
     sync::sleep_for(tick);
     lock.lock();
     if (has_ready()) take_back_cores();
-    hand_out_ready();
+    hand_out_ready(lock);
   }
 }
 

@@ -47,6 +47,7 @@ std::uint64_t TaskQueue::append(void (*run)(void*) noexcept, void (*move_in)(voi
     }
     if (place() == 0) add_block();  // the last block is full
     Task& task = last_->tasks[place()];
+    __builtin_prefetch(&task + 1, 1);  // the worker had it last
     task.run = run;
     move_in(task.payload, work);
     last_->note_caller(place());
@@ -133,7 +134,10 @@ void TaskQueue::complete_one() noexcept {
 }
 
 void TaskQueue::wake_waiters() noexcept {
-  for (TaskQueueList woken = wake_and_take(); !woken.is_empty();) host::start(woken.pop_front());
+  TaskQueueList woken = wake_and_take();
+  // Without the lock, which the threads take at once. A thread that has to wait longer announces its number again.
+  waiters_wake_.notify_all();
+  while (!woken.is_empty()) host::start(woken.pop_front());
 }
 
 TaskQueueList TaskQueue::wake_and_take() noexcept {
@@ -148,7 +152,6 @@ TaskQueueList TaskQueue::wake_and_take() noexcept {
     (number > done ? parked : woken).push_back(std::move(queue));
   }
   parked_ = std::move(parked);
-  waiters_wake_.notify_all();  // under the lock; a thread that has to wait longer announces its number again
   first_awaited_.store(first, std::memory_order_seq_cst);
   return woken;
 }

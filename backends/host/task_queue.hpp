@@ -127,7 +127,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   [[nodiscard]] Task& front() noexcept;
   void complete_one() noexcept;
   void wake_waiters() noexcept;
-  /// Wakes the threads in `wait_until`, and removes the parked queues whose number is complete.
+  /// Removes the parked queues whose number is complete. The caller has to wake the threads in `wait_until`.
   [[nodiscard]] TaskQueueList wake_and_take() noexcept;
   /// Parks a queue behind this one until `number` is complete. False, and nothing changed, if it is complete already.
   [[nodiscard]] bool park(TaskQueuePtr queue, std::uint64_t number) noexcept;

@@ -27,7 +27,9 @@ class BatchCache {
       if (own_.batches == nullptr) return nullptr;
       own_.nodes = std::exchange(own_.batches, own_.batches->next_batch);
     }
-    return std::exchange(own_.nodes, own_.nodes->next);
+    Node* const taken = std::exchange(own_.nodes, own_.nodes->next);
+    __builtin_prefetch(own_.nodes, 1);  // the next one to be taken; another thread had it last
+    return taken;
   }
   static void give(Node* node) noexcept {
     if (own_.phase != Phase::used && !begin()) [[unlikely]] {

@@ -12,8 +12,8 @@ namespace tool {
 struct OverlapCommand {
   std::string table;
   /// On a device large chunks fill the link. The host backend moves bytes through the processor's caches, which hold small ones.
-  std::string chunk = host_backend ? "4M" : "16M";
-  int in_flight = 4;
+  std::string chunk = host_backend ? "2M" : "16M";
+  int in_flight = host_backend ? 8 : 4;
   int streams = 4;  ///< for the strategy with a stream for each chunk
   std::string strategy = "automatic";
   int device = 0;

@@ -4,6 +4,8 @@
 #include "base/sync.hpp"
 #include "capture.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -76,6 +78,16 @@ struct Free {
 using Memory = std::unique_ptr<void, Free>;
 
 [[nodiscard]] std::size_t round_up(std::size_t bytes) noexcept { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// Memory for free(). Asks for huge pages where the block has room for one: the first touch of a page costs a fault, and a block of 64 MiB
+/// has 16,384 small pages.
+[[nodiscard]] void* allocate_pages(std::size_t bytes) noexcept {
+  constexpr std::size_t huge_page = std::size_t{2} << 20;
+  if (bytes < huge_page) return std::aligned_alloc(alignment, round_up(bytes));
+  void* const memory = std::aligned_alloc(huge_page, round_up(bytes));
+  if (memory != nullptr) static_cast<void>(::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE));  // a hint: no error matters
+  return memory;
+}
 
 /// Removes a block from the books; the caller frees its memory. Requires: the lock is held.
 [[nodiscard]] BlockMap::node_type take_out(BlockMap::iterator place) noexcept {
@@ -202,7 +214,7 @@ backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F 
   const bool on_device = info.kind == MemoryKind::device;
   if (bytes > SIZE_MAX - alignment || (on_device && bytes > memory_of_device())) return status_of(errc::out_of_memory);
   if (on_device) free_without_task(info.device.ordinal());
-  Memory memory{std::aligned_alloc(alignment, round_up(bytes))};
+  Memory memory{allocate_pages(bytes)};
   if (memory == nullptr) return status_of(errc::out_of_memory);
   BlockMap single;  // its allocation may fail, and so comes before `reserve`
   single.emplace(reinterpret_cast<std::uintptr_t>(memory.get()), Block{bytes, info, false});

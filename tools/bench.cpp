@@ -2,6 +2,7 @@
 #include "bench.hpp"
 
 #include "backend.hpp"
+#include "compare.hpp"
 #include "failure.hpp"
 #include "info.hpp"
 #include "json.hpp"
@@ -20,6 +21,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -166,7 +168,7 @@ void write_range(Json& json, const RangeRate& range) {
   json.close('}');
 }
 
-void print_json(const Results& r) {
+std::string json_text(const Results& r) {
   Json json;
   json.open('{');
   json.field("version", RUNNEL_VERSION);
@@ -180,7 +182,7 @@ void print_json(const Results& r) {
   if (r.overlaps) write_overlaps(json, r.sizes, *r.overlaps);
   if (r.range) write_range(json, *r.range);
   json.close('}');
-  std::printf("%s\n", json.text().c_str());
+  return json.text();
 }
 
 /// Draws a timeline for each strategy and kind of memory: "pinned-stream-per-chunk.svg".
@@ -205,38 +207,64 @@ void draw_timelines(const Results& r, const std::filesystem::path& folder) {
   }
 }
 
-}  // namespace
-
-int bench(const BenchCommand& command) {
+/// What is known before anything is measured: the device and the sizes.
+Results describe(const BenchCommand& command) {
   Results results{};
   results.sizes = chosen_sizes(command);
   results.sizes.record_times = !command.timelines.empty();
   if (results.sizes.record_times && !std::filesystem::is_directory(command.timelines))
     throw Failure("--timelines " + in_quotes(command.timelines) + " is no folder; name an existing folder");
   if (results.sizes.record_times && results.sizes.devices.size() > 1) throw Failure("--timelines draws one device; name one with --device");
-  OverlapSizes range = results.sizes;
-  if (!command.range.empty()) {
-    range.bytes = static_cast<std::size_t>(parse_size("--range", command.range));
-    if (range.bytes > available_memory())
-      throw Failure("--range " + command.range + " does not fit into the " + to_text(available_memory()) +
-                    " of memory that are free; choose a smaller one");
-  }
-  const runnel::Device device = results.sizes.devices[0];
-  results.device = device.name();
+  results.device = results.sizes.devices[0].name();
   if (results.sizes.devices.size() > 1) results.device = std::to_string(results.sizes.devices.size()) + " x " + results.device;
   results.link_bytes = std::min<std::size_t>(results.sizes.bytes, std::size_t{512} << 20);
+  return results;
+}
+
+void measure(Results& results, const std::optional<OverlapSizes>& range) {
+  const runnel::Device device = results.sizes.devices[0];
   results.links = measure_links(device, results.link_bytes, announce);
   results.operations = measure_operations(device, announce);
   if (const char* why = why_no_byte_kernel()) {
     std::fprintf(stderr, "runnel: overlap is not measured: %s\n", why);
   } else {
     results.overlaps = measure_overlaps(results.sizes, announce);
-    if (!command.range.empty()) results.range = measure_range(range, announce);
+    if (range) results.range = measure_range(*range, announce);
   }
   announce("");
+}
+
+std::optional<OverlapSizes> chosen_range(const BenchCommand& command, OverlapSizes sizes) {
+  if (command.range.empty()) return std::nullopt;
+  sizes.bytes = static_cast<std::size_t>(parse_size("--range", command.range));
+  if (sizes.bytes > available_memory())
+    throw Failure("--range " + command.range + " does not fit into the " + to_text(available_memory()) +
+                  " of memory that are free; choose a smaller one");
+  return sizes;
+}
+
+/// The earlier results, if there are any to compare with. Refuses those that cannot be compared before a minute is spent on measuring.
+std::optional<JsonValue> earlier_results(const BenchCommand& command, Results results) {
+  if (command.compare.empty()) return std::nullopt;
+  JsonValue before = read_results(command.compare);
+  results.overlaps.emplace();
+  require_comparable(before, parse_json(json_text(results)));
+  return before;
+}
+
+}  // namespace
+
+int bench(const BenchCommand& command) {
+  Results results = describe(command);
+  const std::optional<OverlapSizes> range = chosen_range(command, results.sizes);
+  const std::optional<JsonValue> before = earlier_results(command, results);
+  measure(results, range);
   if (results.overlaps && results.sizes.record_times) draw_timelines(results, command.timelines);
-  command.json ? print_json(results) : print_table(results);
-  return 0;
+  const std::string json = json_text(results);
+  command.json ? static_cast<void>(std::printf("%s\n", json.c_str())) : print_table(results);
+  if (!before) return 0;
+  if (!command.json) std::printf("\n");
+  return print_comparison(command.json ? stderr : stdout, *before, parse_json(json), command.threshold) == 0 ? 0 : slower_status;
 }
 
 }  // namespace tool

@@ -16,7 +16,12 @@ struct BenchCommand {
   std::string range;
   bool json = false;
   std::string timelines;  ///< a folder; empty: no timelines
+  std::string compare;    ///< a file with earlier results; empty: none
+  double threshold = 20;  ///< percent, from which on a row counts as slower
 };
+
+/// The exit status if a row is slower than in the earlier results.
+inline constexpr int slower_status = 3;
 
 /// Returns the exit status. @throws Failure, or what runnel throws
 int bench(const BenchCommand& command);

@@ -93,6 +93,12 @@ CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
       ->type_name("BYTES");
   bench->add_option("--timelines", command.timelines, "Draw a timeline of each strategy into this folder")->type_name("FOLDER");
   bench->add_flag("--json", command.json, "Print JSON instead of tables");
+  bench->add_option("--compare", command.compare, "Say what is slower than in this file, which an earlier bench --json has written")
+      ->type_name("FILE");
+  bench->add_option("--threshold", command.threshold, "How many percent slower a row may be, 0 to 1000")
+      ->type_name("PERCENT")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1000.0).description(""));
   return bench;
 }
 

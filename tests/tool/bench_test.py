@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`runnel bench` prints each kind of measurement as a table and as JSON, and refuses bad input with one line."""
+"""`runnel bench` prints each kind of measurement as a table and as JSON, compares it with earlier results, and refuses bad input with one line."""
 import json
 import os
 import xml.etree.ElementTree
@@ -54,6 +54,58 @@ def refuses(what, *arguments, says, status=1):
                 all(word in error for word in says), f'{what}: status {done.returncode}, {error.strip()}')
 
 
+def changed(results, factor):
+    """The results as if every time had been so many times as long."""
+    results = json.loads(json.dumps(results))
+    for row in results['copies']:
+        row['held_us'] *= factor
+    for row in results['operations']:
+        row['ns'] *= factor
+    for row in [*results['copies'], *results.get('overlap', {}).get('rates', []), *filter(None, [results.get('range')])]:
+        row['gigabytes_per_s'] /= factor
+    return results
+
+
+with tool.scratch() as directory:
+    earlier = tool.path(directory, 'earlier.json')
+
+    def compare(results, *more):
+        earlier.write_text(results if isinstance(results, str) else json.dumps(results))
+        return tool.run('bench', *SMALL, '--in-flight', '3', '--compare', earlier, *more)
+
+    rows = 2 * len(measured['copies']) + len(measured['operations']) + len(measured.get('overlap', {}).get('rates', []))
+    done = compare(changed(measured, 1e-6))
+    text = done.stdout.decode()
+    tool.expect(done.returncode == 3 and text.count('SLOWER') == rows and f'{rows} of {rows} rows are slower by more than 20 %' in text,
+                f'every row is slower than a million times faster {done.stderr.decode()}')
+    tool.expect(('range' not in measured) or 'not measured now' in text, 'a row that is no longer measured is named')
+    few = {**changed(measured, 1e6), 'operations': []}
+    done = compare(few, '--json', '--threshold', '50')
+    text = done.stderr.decode()
+    tool.expect(done.returncode == 0 and 'SLOWER' not in text and text.count('  faster') == rows - len(measured['operations']) and
+                text.count('not there before') == len(measured['operations']) and f'0 of {rows} rows are slower by more than 50 %' in text,
+                'no row is slower than a million times slower; rows that were not there are named')
+    tool.expect(set(json.loads(done.stdout)) >= {'copies', 'operations'}, 'with --json the comparison does not go to the standard output')
+
+    def refuses_earlier(what, results, *says):
+        done = compare(results)
+        error = done.stderr.decode()
+        tool.expect(done.returncode == 1 and not done.stdout and error.startswith('runnel: ') and error.count('\n') == 1 and
+                    all(word in error for word in says), f'{what}: status {done.returncode}, {error.strip()}')
+
+    refuses_earlier('results of another device', {**measured, 'device': 'another one'}, 'device was another one', 'cannot be compared')
+    refuses_earlier('results of another size', {**measured, 'copy_bytes': 4096}, 'size of copies was 4096', '--size')
+    if 'overlap' in measured:
+        refuses_earlier('results of other chunks', {**measured, 'overlap': {**measured['overlap'], 'chunk': 7}}, 'chunk was 7', '--chunk')
+    for text in ('', '{}', '[]', 'null', '7', '"text"', '{"copies": 7}'):
+        refuses_earlier(f'no results, {text}', text, 'bench --json')
+    good = json.dumps(measured)
+    for text in (good[:-1], good + 'x', good.replace(':', ';', 1), '{"a": "b', '{"a": "\\', '[' * 100_000, 'nul', '{"a" 1}', '[1 2]', '\1'):
+        refuses_earlier(f'no JSON, {text[:20]}', text, 'which is no JSON')
+    earlier.unlink()
+    done = tool.run('bench', *SMALL, '--compare', earlier)
+    tool.expect(done.returncode == 1 and b'cannot read' in done.stderr, 'earlier results that are not there')
+
 for option in ('--size', '--chunk', '--range'):
     for size in ('0', 'x', '1.5M', '-5', '99999999999999999999'):
         refuses(f'{option} {size}', f'{option}={size}', says=[option])
@@ -62,6 +114,8 @@ refuses('range larger than memory', *SMALL, '--range', '1000T', says=['--range',
 for number in ('0', '-1', 'x'):
     refuses(f'--in-flight {number}', f'--in-flight={number}', says=['--in-flight'], status=2)
 refuses('timelines into something that is no folder', *SMALL, '--timelines', '/dev/null', says=['--timelines', 'folder'])
+for threshold in ('-1', 'x', '1001'):
+    refuses(f'--threshold {threshold}', f'--threshold={threshold}', says=['--threshold'], status=2)
 refuses('unknown device', '--device', '99', says=['no device 99'])
 refuses('a device twice', '--device', '0,0', says=['twice'])
 refuses('a device that is no number', '--device', 'x', says=['--device'], status=2)

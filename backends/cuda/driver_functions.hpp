@@ -11,13 +11,14 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Finds a driver function. If this driver does not have it: success and null.
+/// Finds a driver function, as CUDA `version` declares it. If this driver does not have it: success and null. Before 12.5 the runtime knows
+/// its own version only.
 template <class Function>
-cudaError_t find_in_driver(Function*& function, const char* name) noexcept {
+cudaError_t find_in_driver(Function*& function, const char* name, [[maybe_unused]] unsigned int version = 12000) noexcept {
   void* address = nullptr;
 #if CUDART_VERSION >= 12050
   cudaDriverEntryPointQueryResult found{};
-  const cudaError_t e = cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found);
+  const cudaError_t e = cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found);
 #elif CUDART_VERSION >= 12000
   cudaDriverEntryPointQueryResult found{};
   const cudaError_t e = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found);

@@ -15,6 +15,7 @@
 
 #include "driver_functions.hpp"
 #include "graph_functions.hpp"
+#include "green_contexts.hpp"
 
 static_assert(CUDART_VERSION >= 12000, "runnel needs CUDA 12 or later");
 
@@ -89,6 +90,9 @@ inline constexpr unsigned int stream_blocking = cudaStreamDefault;
 inline constexpr unsigned int stream_non_blocking = cudaStreamNonBlocking;
 inline native::stream per_thread_stream() noexcept { return cudaStreamPerThread; }
 inline constexpr auto stream_create = &cudaStreamCreateWithPriority;
+inline constexpr auto can_divide_devices = &cuda_can_divide_devices;
+inline constexpr auto device_divide = &cuda_device_divide;
+inline constexpr auto stream_create_in = &cuda_stream_create_in;
 inline constexpr auto stream_destroy = &cudaStreamDestroy;
 inline constexpr auto stream_query = &cudaStreamQuery;
 inline constexpr auto stream_synchronize = &cudaStreamSynchronize;
@@ -135,6 +139,9 @@ inline constexpr auto event_record = &cudaEventRecord;
 inline constexpr auto event_query = &cudaEventQuery;
 inline constexpr auto event_synchronize = &cudaEventSynchronize;
 inline constexpr auto event_elapsed = &cudaEventElapsedTime;
+using ipc_event_handle = cudaIpcEventHandle_t;
+inline constexpr auto ipc_get_event_handle = &cudaIpcGetEventHandle;
+inline constexpr auto ipc_open_event_handle = &cudaIpcOpenEventHandle;
 
 // Graphs
 using graph_node_type = cudaGraphNodeType;
@@ -171,6 +178,11 @@ inline constexpr unsigned int malloc_managed_flags = cudaMemAttachGlobal;
 inline constexpr auto malloc_managed = &cudaMallocManaged;
 inline constexpr auto malloc_async = &cudaMallocAsync;
 inline constexpr auto free_async = &cudaFreeAsync;
+using ipc_memory_handle = cudaIpcMemHandle_t;
+inline constexpr unsigned int ipc_open_flags = cudaIpcMemLazyEnablePeerAccess;
+inline constexpr auto ipc_get_memory_handle = &cudaIpcGetMemHandle;
+inline constexpr auto ipc_open_memory_handle = &cudaIpcOpenMemHandle;
+inline constexpr auto ipc_close_memory_handle = &cudaIpcCloseMemHandle;
 using memory_pool = cudaMemPool_t;
 inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;
 inline constexpr auto device_get_default_memory_pool = &cudaDeviceGetDefaultMemPool;

@@ -27,6 +27,7 @@ rt::attribute native_attribute(Attribute attribute) noexcept {
     case Attribute::async_engine_count:
       return rt::attribute_async_engine_count;
     case Attribute::hardware_queues:  // the runtime is asked for another attribute, so that it refuses a device that does not exist
+    case Attribute::partitions:       // the same
     case Attribute::multiprocessor_count:
       return rt::attribute_multiprocessor_count;
     case Attribute::can_map_host_memory:
@@ -82,6 +83,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
   value = 0;
   const status s = rt::device_get_attribute(&value, native_attribute(attribute), device);
   if (s == ok && attribute == Attribute::hardware_queues) value = hardware_queues();
+  if (s == ok && attribute == Attribute::partitions) return rt::can_divide_devices(&value);
   if (attribute == Attribute::stream_memory_operations && !rt::values_in_pinned_memory) value = 0;
   return s;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/backend.hpp>
 
+#include <cstring>
+
 #include "runtime.hpp"
 
 namespace runnel::inline RUNNEL_ABI::backend {
@@ -21,6 +23,21 @@ status event_synchronize(native::event event) noexcept { return rt::event_synchr
 
 status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept {
   return rt::event_elapsed(&milliseconds, start, stop);
+}
+
+static_assert(sizeof(rt::ipc_event_handle) == sizeof(IpcBytes));
+
+status export_event(IpcBytes& handle, native::event event) noexcept {
+  rt::ipc_event_handle native{};
+  const status s = rt::ipc_get_event_handle(&native, event);
+  std::memcpy(&handle, &native, sizeof handle);
+  return s;
+}
+
+status open_event(native::event& event, const IpcBytes& handle) noexcept {
+  rt::ipc_event_handle native{};
+  std::memcpy(&native, &handle, sizeof handle);
+  return rt::ipc_open_event_handle(&event, native);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::backend

@@ -2,6 +2,7 @@
 #include <runnel/detail/backend.hpp>
 
 #include <cstdint>
+#include <cstring>
 
 #include "runtime.hpp"
 
@@ -26,6 +27,26 @@ status host_device_pointer(void*& on_device, void* on_host) noexcept { return rt
 status malloc_device(void*& memory, std::size_t bytes) noexcept { return rt::malloc_device(&memory, bytes); }
 
 status free_device(void* memory) noexcept { return rt::free_device(memory); }
+
+// The runtimes export what their plain allocations give, and nothing of a pool.
+status malloc_exportable(void*& memory, std::size_t bytes) noexcept { return malloc_device(memory, bytes); }
+
+static_assert(sizeof(rt::ipc_memory_handle) == sizeof(IpcBytes));
+
+status export_memory(IpcBytes& handle, void* memory) noexcept {
+  rt::ipc_memory_handle native{};
+  const status s = rt::ipc_get_memory_handle(&native, memory);
+  std::memcpy(&handle, &native, sizeof handle);
+  return s;
+}
+
+status open_memory(void*& memory, const IpcBytes& handle) noexcept {
+  rt::ipc_memory_handle native{};
+  std::memcpy(&native, &handle, sizeof handle);
+  return rt::ipc_open_memory_handle(&memory, native, rt::ipc_open_flags);
+}
+
+status close_memory(void* memory) noexcept { return rt::ipc_close_memory_handle(memory); }
 
 status malloc_managed(void*& memory, std::size_t bytes) noexcept { return rt::malloc_managed(&memory, bytes, rt::malloc_managed_flags); }
 

@@ -13,6 +13,12 @@ status stream_create(native::stream& stream, bool blocking, int priority) noexce
   return rt::stream_create(&stream, blocking ? rt::stream_blocking : rt::stream_non_blocking, priority);
 }
 
+status device_divide(int device, const int* wanted, std::size_t count, int* granted, Part* parts) noexcept {
+  return rt::device_divide(device, wanted, count, granted, parts);
+}
+
+status stream_create_in(native::stream& stream, Part part, int priority) noexcept { return rt::stream_create_in(&stream, part, priority); }
+
 status stream_destroy(native::stream stream) noexcept { return rt::stream_destroy(stream); }
 
 status stream_query(native::stream stream) noexcept { return rt::stream_query(stream); }

@@ -16,9 +16,11 @@
 #ifdef __HIP_PLATFORM_NVIDIA__
 #include "../cuda/driver_functions.hpp"
 #include "../cuda/graph_functions.hpp"
+#include "../cuda/green_contexts.hpp"
 #include "translated.hpp"
 #else
 #include "captures.hpp"
+#include "masks.hpp"
 #endif
 
 namespace runnel::inline RUNNEL_ABI::rt {
@@ -141,6 +143,15 @@ inline constexpr unsigned int stream_blocking = hipStreamDefault;
 inline constexpr unsigned int stream_non_blocking = hipStreamNonBlocking;
 inline native::stream per_thread_stream() noexcept { return hipStreamPerThread; }
 inline constexpr auto stream_create = &hipStreamCreateWithPriority;
+#ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr auto can_divide_devices = translated<&cuda_can_divide_devices>;
+inline constexpr auto device_divide = translated<&cuda_device_divide>;
+inline constexpr auto stream_create_in = translated<&cuda_stream_create_in>;
+#else
+inline error can_divide_devices(int* can) noexcept { return *can = 1, hipSuccess; }
+inline constexpr auto device_divide = &hip_device_divide;
+inline constexpr auto stream_create_in = &hip_stream_create_in;
+#endif
 inline constexpr auto stream_destroy = &hipStreamDestroy;
 inline constexpr auto stream_query = &hipStreamQuery;
 inline constexpr auto stream_synchronize = &hipStreamSynchronize;
@@ -284,6 +295,14 @@ inline constexpr auto event_record = &hipEventRecord;
 inline constexpr auto event_query = &hipEventQuery;
 inline constexpr auto event_synchronize = &hipEventSynchronize;
 inline constexpr auto event_elapsed = &hipEventElapsedTime;
+using ipc_event_handle = hipIpcEventHandle_t;
+#ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr auto ipc_get_event_handle = translated<&cudaIpcGetEventHandle>;  // 5.2's header wraps some of these calls only
+inline constexpr auto ipc_open_event_handle = translated<&cudaIpcOpenEventHandle>;
+#else
+inline constexpr auto ipc_get_event_handle = &hipIpcGetEventHandle;
+inline constexpr auto ipc_open_event_handle = &hipIpcOpenEventHandle;
+#endif
 
 // Graphs
 #ifdef __HIP_PLATFORM_NVIDIA__
@@ -374,6 +393,17 @@ inline error free_async(void* memory, native::stream stream) noexcept {
   static_cast<void>(find_capture(stream, capture));
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
 }
+#endif
+using ipc_memory_handle = hipIpcMemHandle_t;
+inline constexpr unsigned int ipc_open_flags = hipIpcMemLazyEnablePeerAccess;
+#ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr auto ipc_get_memory_handle = translated<&cudaIpcGetMemHandle>;
+inline constexpr auto ipc_open_memory_handle = translated<&cudaIpcOpenMemHandle>;
+inline constexpr auto ipc_close_memory_handle = translated<&cudaIpcCloseMemHandle>;
+#else
+inline constexpr auto ipc_get_memory_handle = &hipIpcGetMemHandle;
+inline constexpr auto ipc_open_memory_handle = &hipIpcOpenMemHandle;
+inline constexpr auto ipc_close_memory_handle = &hipIpcCloseMemHandle;
 #endif
 using memory_pool = hipMemPool_t;
 #ifdef __HIP_PLATFORM_NVIDIA__

@@ -139,9 +139,10 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
     case Attribute::pageable_memory_access:
     case Attribute::pageable_memory_access_uses_host_page_tables:
     case Attribute::memory_pools:
+    case Attribute::stream_memory_operations:
       value = 1;
       break;
-    case Attribute::stream_memory_operations:
+    case Attribute::partitions:
       value = 0;
       break;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture.hpp"
+#include "shared_marks.hpp"
 
 #include "base/announce.hpp"
 #include "base/sync.hpp"
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -22,20 +24,29 @@ struct Mark {
   Wait wait{};              // without a queue: nothing
   CapturedMark captured{};  // in place of the wait
   std::shared_ptr<const Stamp> stamp;
+  std::uint64_t shared_number = 0;  // of an event that other processes may share: the record's number there
 };
 
 }  // namespace host
 
 struct native::host_event {
-  explicit host_event(backend::EventKind with) noexcept : kind{with} {}
+  explicit host_event(backend::EventKind with, std::shared_ptr<const host::SharedMarks> with_others = nullptr) noexcept
+      : kind{with}, shared{std::move(with_others)} {}
 
   [[nodiscard]] host::Mark read() const {
     const std::lock_guard lock{mutex};
     return mark;
   }
 
+  /// The number of the last record, if that is not `mark`: mostly another process has made it. Else 0.
+  [[nodiscard]] std::uint64_t number_beside(const host::Mark& known) const noexcept {
+    const std::uint64_t last = shared == nullptr ? 0 : shared->last();
+    return last == known.shared_number ? 0 : last;
+  }
+
   const backend::EventKind kind;
-  mutable sync::Mutex mutex;  // two threads may record at once: one of the two marks stays, undivided
+  const std::shared_ptr<const host::SharedMarks> shared;  // null: the event is of this process alone
+  mutable sync::Mutex mutex;                              // two threads may record at once: one of the two marks stays, undivided
   host::Mark mark;
 };
 
@@ -48,7 +59,7 @@ constexpr status captured_event = host::status_of(errc::capture);
 
 status event_create(native::event& event, EventKind kind) noexcept {
   return catch_bad_alloc([&] {
-    event = new native::host_event{kind};
+    event = new native::host_event{kind, kind.interprocess ? std::make_shared<const host::SharedMarks>() : nullptr};
     return ok;
   });
 }
@@ -58,6 +69,34 @@ status event_destroy(native::event event) noexcept {
   return ok;
 }
 
+namespace {
+
+/// A task that completes a record which other processes see.
+void submit_shared(native::host_stream& stream, const std::shared_ptr<const host::SharedMarks>& shared, host::Mark& mark) {
+  mark.shared_number = shared->begin();
+  mark.wait = {stream.queue, 0, sync::Token::make()};
+  try {
+    mark.wait.until = host::submit_in_order(stream, [shared, number = mark.shared_number, token = mark.wait.token] {
+      shared->complete(number);
+      token.happens_before();
+    });
+  } catch (const std::bad_alloc&) {
+    shared->complete(mark.shared_number);  // nobody must wait for a record that was not made
+    throw;
+  }
+}
+
+/// A task that waits for a record of another process.
+status wait_for_shared(native::stream handle, const std::shared_ptr<const host::SharedMarks>& shared, std::uint64_t number) {
+  native::host_stream& stream = host::resolve(handle);
+  if (stream.is_captured()) [[unlikely]]
+    if (const status s = host::refuse_outside_wait(stream); s != ok) return s;
+  if (!shared->is_complete(number)) host::submit_in_order(stream, [shared, number] { shared->wait_for(number); });
+  return ok;
+}
+
+}  // namespace
+
 status event_record(native::event event, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
@@ -65,6 +104,8 @@ status event_record(native::event event, native::stream handle) noexcept {
     if (stream.is_captured()) mark.captured = host::capture_mark(stream);
     if (mark.captured) {
       // There is no time to take: the mark is a place in a graph.
+    } else if (event->shared != nullptr) {
+      submit_shared(stream, event->shared, mark);
     } else if (event->kind.timed) {
       const auto stamp = std::make_shared<host::Stamp>();
       mark.wait = {stream.queue, 0, sync::Token::make()};
@@ -86,6 +127,8 @@ status event_query(native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.captured) return captured_event;
+    if (const std::uint64_t number = event->number_beside(mark); number != 0)
+      return event->shared->is_complete(number) ? ok : host::status_of(errc::not_ready);
     if (!mark.wait.is_over()) return host::status_of(errc::not_ready);
     mark.wait.token.happens_after();
     return ok;
@@ -96,7 +139,10 @@ status event_synchronize(native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.captured) return captured_event;
-    mark.wait.hold_caller(!event->kind.blocking_wait);
+    if (const std::uint64_t number = event->number_beside(mark); number != 0)
+      event->shared->wait_for(number);
+    else
+      mark.wait.hold_caller(!event->kind.blocking_wait);
     return ok;
   });
 }
@@ -117,6 +163,7 @@ status stream_wait_event(native::stream handle, native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.captured) return host::wait_in_capture(host::resolve(handle), mark.captured);
+    if (const std::uint64_t number = event->number_beside(mark); number != 0) return wait_for_shared(handle, event->shared, number);
     if (mark.wait.queue == nullptr) return ok;
     native::host_stream& stream = host::resolve(handle);
     if (stream.is_captured()) [[unlikely]]
@@ -125,6 +172,23 @@ status stream_wait_event(native::stream handle, native::event event) noexcept {
     stream.queue->wait_for_room();
     const host::OrderedSubmission in_order{stream};
     stream.queue->submit_wait(mark.wait);
+    return ok;
+  });
+}
+
+status export_event(IpcBytes& handle, native::event event) noexcept {
+  if (event->shared == nullptr) return host::invalid_argument;
+  event->shared->memory().write_handle(handle);
+  return ok;
+}
+
+status open_event(native::event& event, const IpcBytes& handle) noexcept {
+  return catch_bad_alloc([&] {
+    host::SharedMemory memory;
+    if (const status s = host::SharedMemory::open(memory, handle); s != ok) return s;
+    if (memory.size() != host::SharedMarks::bytes()) return host::invalid_argument;
+    event = new native::host_event{{.timed = false, .blocking_wait = false, .interprocess = true},
+                                   std::make_shared<const host::SharedMarks>(std::move(memory))};
     return ok;
   });
 }

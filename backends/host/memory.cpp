@@ -3,6 +3,7 @@
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
 #include "capture.hpp"
+#include "shared_memory.hpp"
 
 #include <sys/mman.h>
 
@@ -28,6 +29,7 @@ struct Block {
   bool registered = false;  // the user's own memory, which is not freed here
   bool of_graph = false;    // allocated in a capture: its GraphMemory frees it
   bool given_up = false;    // by the user, who has freed it, if it is of a graph
+  SharedMemory shared{};    // the memory itself, if another process can open it or has made it
 
   // Once its free is enqueued:
   TaskQueuePtr queue{};      // where; null: no task could be enqueued, and the block is freed once its device is seen idle
@@ -228,11 +230,36 @@ backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
   return allocate(pointer, bytes, info, [] { return true; });
 }
 
+/// Enters memory that several processes use. `counted`: this device's memory holds it.
+backend::status enter_shared(void*& pointer, SharedMemory memory, bool counted) {
+  const int device = current_device();
+  const std::size_t bytes = memory.size();
+  BlockMap single;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  single.emplace(begin, Block{.bytes = bytes, .info = {MemoryKind::device, Device{device}}, .shared = std::move(memory)});
+  if (counted && !reserve_now(device, bytes)) return status_of(errc::out_of_memory);
+  if (!counted) single.begin()->second.claimed = bytes;  // so that nothing is given back when it is closed
+  const std::lock_guard lock{blocks().mutex};
+  blocks().by_address.insert(single.extract(single.begin()));
+  pointer = reinterpret_cast<void*>(begin);
+  return backend::ok;
+}
+
+/// Takes out the block that another process has made.
+backend::status close_opened(void* pointer) {
+  BlockMap::node_type block;
+  const std::lock_guard lock{blocks().mutex};
+  const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (place == blocks().by_address.end() || !place->second.shared.is_opened()) return invalid_argument;
+  block = take_out(place);
+  return backend::ok;
+}
+
 /// The block that starts at the pointer, if it is of that kind and can be freed. Requires: the lock is held.
 [[nodiscard]] BlockMap::iterator find_to_free(void* pointer, MemoryKind kind) noexcept {
   const auto none = blocks().by_address.end();
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  if (place == none || place->second.registered || place->second.freeing) return none;
+  if (place == none || place->second.registered || place->second.freeing || place->second.shared.is_opened()) return none;
   const MemoryKind found = place->second.info.kind;
   return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? place : none;
 }
@@ -252,7 +279,7 @@ backend::status release(void* pointer, MemoryKind kind) {
     if (give_up_if_of_graph(place->second)) return backend::ok;
     block = take_out(place);
   }
-  std::free(pointer);
+  if (!block.mapped().shared) std::free(pointer);
   return backend::ok;
 }
 
@@ -263,7 +290,7 @@ void finish_free(void* pointer) noexcept {
     const std::lock_guard lock{blocks().mutex};
     block = take_out(blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer)));
   }
-  std::free(pointer);
+  if (!block.mapped().shared) std::free(pointer);
 }
 
 /// Enqueues the block's free. Without memory for the task, the block stays without a queue. Requires: the lock is held.
@@ -402,6 +429,32 @@ status malloc_device(void*& pointer, std::size_t bytes) noexcept {
 status free_device(void* pointer) noexcept {
   if (const status s = device_synchronize(); s != ok) return s;
   return catch_bad_alloc([&] { return host::release(pointer, MemoryKind::device); });
+}
+
+status malloc_exportable(void*& pointer, std::size_t bytes) noexcept {
+  if (bytes > host::memory_of_device()) return host::status_of(errc::out_of_memory);
+  return catch_bad_alloc([&] { return host::enter_shared(pointer, host::SharedMemory::make(bytes), true); });
+}
+
+status export_memory(IpcBytes& handle, void* pointer) noexcept {
+  const std::shared_lock lock{host::blocks().mutex};
+  const auto place = host::blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  const bool is_own = place != host::blocks().by_address.end() && place->second.shared && !place->second.shared.is_opened();
+  if (!is_own) return host::invalid_argument;
+  place->second.shared.write_handle(handle);
+  return ok;
+}
+
+status open_memory(void*& pointer, const IpcBytes& handle) noexcept {
+  return catch_bad_alloc([&] {
+    host::SharedMemory memory;
+    if (const status s = host::SharedMemory::open(memory, handle); s != ok) return s;
+    return host::enter_shared(pointer, std::move(memory), false);
+  });
+}
+
+status close_memory(void* pointer) noexcept {
+  return catch_bad_alloc([&] { return host::close_opened(pointer); });
 }
 
 status malloc_managed(void*& pointer, std::size_t bytes) noexcept {

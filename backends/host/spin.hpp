@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A short wait without sleeping.
+/// Waits for something that nobody announces.
 #pragma once
 
 #include "base/relax.hpp"
@@ -8,6 +8,7 @@
 #include <runnel/config.hpp>
 
 #include <algorithm>
+#include <chrono>
 
 namespace runnel::inline RUNNEL_ABI::host {
 
@@ -21,6 +22,16 @@ template <class F>
     for (int i = 0; i < pauses; ++i) detail::relax();
   }
   return done();
+}
+
+/// Holds the calling thread until `done()`: polls as above, and then sleeps between the polls. The longer the wait, the longer the sleeps,
+/// up to a millisecond.
+template <class F>
+void poll_until(F done) {
+  if (spin_for(done)) return;
+  constexpr std::chrono::microseconds longest{1000};
+  for (std::chrono::microseconds sleep{5}; !done(); sleep = std::min(sleep * 5 / 4 + std::chrono::microseconds{1}, longest))
+    sync::sleep_for(sleep);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::host

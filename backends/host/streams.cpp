@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture.hpp"
+#include "spin.hpp"
 
 #include "base/announce.hpp"
 #include "base/sync.hpp"
@@ -175,6 +176,10 @@ status stream_create(native::stream& stream, bool blocking, int priority) noexce
   });
 }
 
+// Streams share the machine's processors, and which thread runs a task is the engine's choice.
+status device_divide(int, const int*, std::size_t, int*, Part*) noexcept { return host::status_of(errc::not_supported); }
+status stream_create_in(native::stream&, Part, int) noexcept { return host::status_of(errc::not_supported); }
+
 status stream_destroy(native::stream stream) noexcept {
   host::destroy(stream);
   return ok;
@@ -248,9 +253,21 @@ status stream_end_capture(native::stream stream, native::graph& graph) noexcept 
   });
 }
 
-// Not needed: a host stream copies from any memory itself.
-status stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
-status stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return host::status_of(errc::not_supported); }
+status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return host::enqueue(stream, NodeKind::other, [=] {
+    host::poll_until([=] {
+      const std::uint32_t found = sync::AtomicRef<std::uint32_t>{*place}.load(std::memory_order_acquire);
+      return static_cast<std::int32_t>(found - value) >= 0;
+    });
+    sync::happens_after(place);
+  });
+}
+status stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+  return host::enqueue(stream, NodeKind::other, [=] {
+    sync::happens_before(place);
+    sync::AtomicRef<std::uint32_t>{*place}.store(value, std::memory_order_release);
+  });
+}
 
 void name_stream(native::stream stream, const char* text) noexcept { host::name(*stream->queue, text); }
 void push_range(const char*) noexcept {}

@@ -102,8 +102,10 @@ class Device {
   [[nodiscard]] bool has_pageable_memory_access() const;
   /// Whether the device reads pageable host memory through the host's page tables, so that pinning gains nothing.
   [[nodiscard]] bool pageable_memory_access_uses_host_page_tables() const;
-  /// Whether streams can wait for values in memory and write them.
+  /// Whether streams can wait for values in memory and write them: StreamRef::wait_value() and write_value().
   [[nodiscard]] bool has_stream_memory_operations() const;
+  /// Whether streams can have a part of the multiprocessors: partition(). CUDA 12.5 and later with its driver, and AMD.
+  [[nodiscard]] bool has_partitions() const;
   /// Whether device memory can be allocated and freed in stream order.
   [[nodiscard]] bool has_memory_pools() const;
 

@@ -4,6 +4,7 @@
 
 #include <runnel/current.hpp>
 #include <runnel/error.hpp>
+#include <runnel/ipc_handle.hpp>
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 
@@ -20,7 +21,7 @@ namespace runnel::inline RUNNEL_ABI {
 struct EventOptions {
   /// True: a thread that waits for the event sleeps. False (default): it may spin, which reacts faster and uses a core.
   bool blocking_wait = false;
-  /// True: another process can open the event through the vendor's own calls on `native()`. False is the default. Untimed events only.
+  /// True: another process can open the event: Event::ipc_handle(). False is the default. Untimed events only.
   bool interprocess = false;
 };
 
@@ -77,6 +78,8 @@ class EventBase {
 
   void adopt(native::event handle, Device device, Ownership ownership);
   void refuse_interprocess() const;
+  [[nodiscard]] IpcEventHandle export_event();
+  void open(const IpcEventHandle& handle);
   [[nodiscard]] static std::chrono::nanoseconds elapsed(const EventBase& start, const EventBase& stop);
 
  private:
@@ -105,6 +108,7 @@ class EventBase {
   std::atomic<short> device_{-1};
   EventOptions options_;
   bool timed_;
+  bool shared_ = false;  // with other processes, which know this native event
   Origin origin_ = Origin::pool;
   State state_ = State::usable;
 };
@@ -126,6 +130,20 @@ class Event : public detail::EventBase {
   [[nodiscard]] static Event from_native(native::event handle, Device device, Ownership ownership) {
     Event event;
     event.adopt(handle, device, ownership);
+    return event;
+  }
+
+  /// What other processes open the event by. An event that was never recorded gets its native event here, on the current device. From now
+  /// on the event is recorded on streams of this device only, and destroyed in the end instead of reused. Both processes may record it,
+  /// wait for it and ask: a wait is for the last record at the call, whichever process made it. Requires: this event lives until the others
+  /// are done with theirs. @throws errc::invalid_argument without EventOptions::interprocess, and for an event that was opened itself
+  [[nodiscard]] IpcEventHandle ipc_handle() { return export_event(); }
+  /// Opens the event of another process. A second event of one handle is the same event.
+  /// @throws errc::invalid_argument for bytes that are no handle, and for a handle of this process; errc::invalid_device if this process
+  /// does not see the device; errc::invalid_handle or the runtime's own error if the event is gone
+  [[nodiscard]] static Event from_ipc_handle(const IpcEventHandle& handle) {
+    Event event{EventOptions{.interprocess = true}};
+    event.open(handle);
     return event;
   }
 };

@@ -24,7 +24,9 @@
 /// | process data larger than the device | overlap.hpp |
 /// | record work once and launch it many times | graph.hpp |
 /// | handle errors | error.hpp |
-/// | use handles of other libraries | native.hpp, `Stream::from_native`, `Event::from_native` |
+/// | use handles of other libraries | native.hpp, foreign_stream.hpp, `from_native` of `StreamRef`, `Stream` and `Event` |
+/// | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` |
+/// | give streams a part of a device | partition.hpp |
 /// | find missing waits | race_checker.hpp |
 /// | find leaks, name things for a profiler | statistics.hpp, profiler.hpp |
 ///
@@ -39,18 +41,22 @@
 #include <runnel/device_resource.hpp>
 #include <runnel/error.hpp>
 #include <runnel/event.hpp>
+#include <runnel/foreign_stream.hpp>
 #include <runnel/format.hpp>
 #include <runnel/graph.hpp>
 #include <runnel/host_registration.hpp>
+#include <runnel/ipc_handle.hpp>
 #include <runnel/managed_buffer.hpp>
 #include <runnel/memory.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/native.hpp>
 #include <runnel/overlap.hpp>
+#include <runnel/partition.hpp>
 #include <runnel/pinned_pool.hpp>
 #include <runnel/pinned_resource.hpp>
 #include <runnel/profiler.hpp>
 #include <runnel/race_checker.hpp>
+#include <runnel/shared_buffer.hpp>
 #include <runnel/staging.hpp>
 #include <runnel/statistics.hpp>
 #include <runnel/stream.hpp>

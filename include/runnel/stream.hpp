@@ -9,6 +9,7 @@
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/device.hpp>
 #include <runnel/native.hpp>
+#include <runnel/partition.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -48,6 +49,10 @@ struct StreamOptions {
   bool blocking = false;
   /// The name that profilers and timelines show (null = none, default). It is copied; at most 31 bytes are kept.
   const char* name = nullptr;
+  /// A part of the stream's device, on which the stream's kernels run (default: all of it). `blocking` does not count then: such a stream
+  /// is independent of the default stream on NVIDIA, and orders with it on AMD, where it also has normal priority. blocking() and
+  /// priority() tell. Copies and host functions are not affected.
+  Partition partition = {};
 };
 
 /// Whether the object that wraps a native handle destroys the handle in the end.
@@ -70,6 +75,16 @@ class StreamRef {
   /// errc::invalid_argument.
   [[nodiscard]] static StreamRef per_thread_default(Device device);
 
+  ///@{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 mean what they mean to the vendors: 0 and 1
+  ///the
+  /// device's default stream, 2 the calling thread's own. All views and Stream objects of one handle are one stream. The view of a Stream's
+  /// handle ends with that Stream. Any other view does not end by itself: do not use it once the other code has destroyed its stream
+  /// (ForeignStream keeps the owner alive). Without a device the runtime is asked for it; 0, 1 and 2 are of the current device then.
+  /// @throws errc::invalid_argument for another device's handle, errc::not_supported if the runtime cannot tell the device
+  [[nodiscard]] static StreamRef from_native(native::stream handle, Device device);
+  [[nodiscard]] static StreamRef from_native(native::stream handle);
+  ///@}
+
   /// The vendor's handle, as `kernel<<<grid, block, 0, s.native()>>>` takes it. Makes no runtime call.
   [[nodiscard]] native::stream native() const { return live().handle; }
   /// The device that runs the stream's work.
@@ -82,6 +97,8 @@ class StreamRef {
   [[nodiscard]] int priority() const;
   /// Whether the stream orders with the device's default stream.
   [[nodiscard]] bool blocking() const { return live().blocking; }
+  /// On how many multiprocessors the stream's kernels may run: those of StreamOptions::partition, else all of the device.
+  [[nodiscard]] int multiprocessors() const;
   /// The name from StreamOptions; "" if none was given.
   [[nodiscard]] const char* name() const { return live().name; }
 
@@ -131,6 +148,16 @@ class StreamRef {
                                               detail::FunctionWithParameters);
   static void launch_host_func RUNNEL_REFUSED("the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
   /// @endcond
+
+  /// Work submitted to this stream from now on waits until the number at `location` is at least `value`, as a cyclic difference:
+  /// `static_cast<std::int32_t>(*location - value) >= 0`. The location is in pinned memory or in memory of the stream's device, and aligned
+  /// to 4 bytes. A stream or the host writes the number (docs/sharing.md). Requires: nothing that must happen before is enqueued later on
+  /// this device, because streams share hardware queues. @throws errc::invalid_argument for other memory, errc::not_supported without
+  /// Device::has_stream_memory_operations(), errc::capture in a capture
+  void wait_value(const std::uint32_t* location, std::uint32_t value) const;
+  /// Writes `value` to the location after the work submitted so far, whose writes are visible to whoever sees the number. The location is
+  /// as for wait_value(), and the errors are the same.
+  void write_value(std::uint32_t* location, std::uint32_t value) const;
 
   ///@{ Tells the checker (race_checker.hpp) that a kernel or a host function, which the caller submits to this stream here, reads or writes
   /// memory: `bytes` bytes, or all elements of a vector, a span or a buffer. Does nothing while the checker is off.
@@ -205,7 +232,8 @@ class Stream : public StreamRef {
   /// Wraps a native handle. All Stream objects of one handle are one stream: they are equal, have one `id()`, and share the exceptions of
   /// host functions: whichever object is synchronized first throws them. When the object that owns the handle is destroyed, the others
   /// throw errc::invalid_handle.
-  /// @throws errc::invalid_argument for null, for another device's handle, and for Ownership::take of a handle that a Stream owns already
+  /// @throws errc::invalid_argument for the handles 0, 1 and 2 of default streams, which StreamRef::from_native() takes, for another
+  /// device's handle, and for Ownership::take of a handle that a Stream owns already
   [[nodiscard]] static Stream from_native(native::stream handle, Device device, Ownership ownership);
   /// The same; asks the runtime for the device. @throws errc::not_supported if the runtime cannot tell
   [[nodiscard]] static Stream from_native(native::stream handle, Ownership ownership);
@@ -226,11 +254,16 @@ class Stream : public StreamRef {
 
 namespace detail {
 class EventBase;
+/// The default stream that a native handle means, if any.
+enum class DefaultMeant : unsigned char { none, of_device, of_thread };
+[[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
 /// How the library's own code reaches the private parts of the public types.
 struct Access {
   [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }
   [[nodiscard]] static StreamSlot* slot(StreamRef stream) noexcept { return stream.slot_; }
   [[nodiscard]] static native::event recorded(const EventBase& event) noexcept;
+  [[nodiscard]] static Partition partition(const PartitionData* data) noexcept { return Partition{data}; }
+  [[nodiscard]] static const PartitionData* data(Partition partition) noexcept { return partition.data_; }
 };
 }  // namespace detail
 

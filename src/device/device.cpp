@@ -299,6 +299,9 @@ bool Device::pageable_memory_access_uses_host_page_tables() const {
 bool Device::has_stream_memory_operations() const {
   return detail::attribute_of(ordinal_, backend::Attribute::stream_memory_operations, "ask whether streams can wait for values") != 0;
 }
+bool Device::has_partitions() const {
+  return detail::attribute_of(ordinal_, backend::Attribute::partitions, "ask whether a device can be divided") != 0;
+}
 bool Device::has_memory_pools() const {
   return detail::attribute_of(ordinal_, backend::Attribute::memory_pools, "ask whether a device has memory pools") != 0;
 }

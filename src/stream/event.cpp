@@ -10,6 +10,7 @@
 #include "device/device_table.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
+#include "stream/ipc.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/stream_call.hpp"
 
@@ -57,6 +58,7 @@ EventBase::EventBase(EventBase&& other) noexcept
       device_{other.device_.load(std::memory_order_relaxed)},
       options_{other.options_},
       timed_{other.timed_},
+      shared_{other.shared_},
       origin_{other.origin_},
       state_{std::exchange(other.state_, State::moved_from)} {}
 
@@ -68,6 +70,7 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
   captured_.store(other.captured_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   device_.store(other.device_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   options_ = other.options_;
+  shared_ = other.shared_;
   origin_ = other.origin_;
   state_ = std::exchange(other.state_, State::moved_from);
   return *this;
@@ -99,18 +102,21 @@ void EventBase::refuse_interprocess() const {
     throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
 }
 
+// Two threads may record one event at once. Handle and device change together under the lock; `record` reads the handle first.
+static constinit sync::Mutex changing;
+
 /// The first record, or the first on another device: it needs another native event, which replaces the old one only once it is recorded.
 /// Until then the old one, and what it marks, stays.
 void EventBase::record_on_fresh(Slot& slot) {
   constexpr const char* operation = "record an event";
-  // Two threads may record one event at once. Handle and device change together under the lock; `record` reads the handle first.
-  static constinit sync::Mutex changing;
   const std::lock_guard lock{changing};
   const native::event old = handle_.load(std::memory_order_relaxed);
   const int old_device = device_.load(std::memory_order_relaxed);
   if (old != nullptr && old_device == slot.device) return check(backend::event_record(old, slot.handle), operation);
   if (old != nullptr && origin_ == Origin::borrowed)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
+  if (old != nullptr && shared_)
+    throw_error(errc::invalid_argument, operation, "other processes share the event, which is of another device than the stream");
   const backend::EventKind kind = kind_of(timed_, options_);
   const native::event fresh = take_event(slot.device, kind, operation);
   if (const backend::status s = backend::event_record(fresh, slot.handle); s != backend::ok) {
@@ -208,6 +214,60 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
   origin_ = ownership == Ownership::borrow ? Origin::borrowed : Origin::taken;
   if (origin_ == Origin::taken) count_up(counters.events);
   if (is_checking()) checker::adopts_event(handle);
+}
+
+namespace {
+[[nodiscard]] IpcEventHandle export_native(native::event event, int device, const char* operation) {
+  const ScopedDevice on{device, operation};
+  IpcContent content{};
+  check(backend::export_event(content.native, event), operation);
+  return {seal_handle(content, IpcKind::event, device, operation)};
+}
+}  // namespace
+
+IpcEventHandle EventBase::export_event() {
+  constexpr const char* operation = "share an event with other processes";
+  enter(operation);
+  require_valid(operation);
+  if (!options_.interprocess) throw_error(errc::invalid_argument, operation, "it was made without EventOptions{.interprocess = true}");
+  if (shared_ && origin_ == Origin::taken)
+    throw_error(errc::invalid_argument, operation, "the event is another process's: send on the handle that it was opened by");
+  const std::lock_guard lock{changing};
+  native::event event = handle_.load(std::memory_order_relaxed);
+  const bool is_new = event == nullptr;
+  const int device = is_new ? Device::current().ordinal() : device_.load(std::memory_order_relaxed);
+  if (is_new) event = take_event(device, kind_of(timed_, options_), operation);
+  IpcEventHandle handle;
+  try {
+    handle = export_native(event, device, operation);
+  } catch (...) {
+    if (is_new) destroy_event(event, device);
+    throw;
+  }
+  if (is_new) {
+    device_.store(static_cast<short>(device), std::memory_order_relaxed);
+    handle_.store(event, std::memory_order_release);
+    count_up(counters.events);
+  }
+  shared_ = true;
+  recorded_.store(true, std::memory_order_release);  // from now on the runtime is asked: another process may record the event
+  if (is_checking()) checker::adopts_event(event);
+  return handle;
+}
+
+void EventBase::open(const IpcEventHandle& handle) {
+  constexpr const char* operation = "open another process's event";
+  enter(operation);
+  int device = 0;
+  const IpcContent content = read_handle(handle.bytes, IpcKind::event, device, operation);
+  watch_main_thread();
+  native::event event{};
+  {
+    const ScopedDevice on{device, operation};
+    check(backend::open_event(event, content.native), operation);
+  }
+  adopt(event, Device{device}, Ownership::take);
+  shared_ = true;
 }
 
 std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {

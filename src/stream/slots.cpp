@@ -5,6 +5,7 @@
 #include "base/spin_lock.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/handle_table.hpp"
+#include "stream/uses.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -70,24 +71,36 @@ void make_free(Slot& slot) noexcept {
   slot.next_free = std::exchange(free_list, &slot);
 }
 
-/// Slots that become free once the lock is released: one may keep an exception, whose destructor may call anything.
+/// Slots that end or become free once the lock is released: one may keep an exception, whose destructor may call anything.
 class Forgotten {
  public:
   Forgotten() = default;
   Forgotten(const Forgotten&) = delete;
   Forgotten& operator=(const Forgotten&) = delete;
   ~Forgotten() {
+    while (views_ != nullptr) retire_lost_slot(std::exchange(views_, views_->next_free));
     while (first_ != nullptr) give_back_slot(std::exchange(first_, first_->next_free));
   }
   void add(Slot& slot) noexcept { slot.next_free = std::exchange(first_, &slot); }
+  void add_view(Slot& slot) noexcept { slot.next_free = std::exchange(views_, &slot); }
 
  private:
   Slot* first_ = nullptr;
+  Slot* views_ = nullptr;
 };
+
+/// Removes the views' reference. True if it was the last one.
+bool drop_views(Slot& slot) noexcept {
+  return std::exchange(slot.viewed, false) && slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
+}
 
 /// Removes a slot from the table, so that it is no longer found by its handle.
 void unlist(Slot& slot, Forgotten& forgotten) noexcept {
   table.erase(slot);
+  if (slot.state == SlotState::live && drop_views(slot)) {  // other code has destroyed its stream, whose handle is another stream's now
+    slot.state = SlotState::ending;
+    return forgotten.add_view(slot);
+  }
   if (slot.state != SlotState::resting) return;
   slot.state = SlotState::unused;
   forgotten.add(slot);
@@ -117,6 +130,13 @@ void inherit_failure(Slot& heir) noexcept {
   table.for_each(heir.handle, [&](Slot& each) {
     if (&each != &heir && each.failure != nullptr && heir.failure == nullptr) put_failure(heir, take_failure(each), each.failure_label);
   });
+}
+
+/// Adds what wrap_handle() promises to a live slot.
+void add_reference(Slot& slot, Wrap wrap) noexcept {
+  if (wrap == Wrap::view && (slot.owned || std::exchange(slot.viewed, true))) return;
+  slot.owned = slot.owned || wrap == Wrap::take;
+  slot.references.fetch_add(1, std::memory_order_relaxed);
 }
 
 struct FoundSlots {
@@ -177,14 +197,14 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept {
   begin_stream(*slot, stream, true);
 }
 
-Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, bool take) noexcept {
+Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept {
   Forgotten forgotten;
   const std::lock_guard lock{slots_lock};
   const FoundSlots found = find_slots(stream, forgotten);
+  const bool take = wrap == Wrap::take;
   if (found.live != nullptr) {
     if (take && found.live->owned) return Wrapped::has_owner;
-    found.live->owned = found.live->owned || take;
-    found.live->references.fetch_add(1, std::memory_order_relaxed);
+    add_reference(*found.live, wrap);
     slot = found.live;
     return Wrapped::joined;
   }
@@ -192,6 +212,7 @@ Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, bool take) noexcept
   const bool uses_given = found.resting == nullptr;
   if (!uses_given) slot = found.resting;
   begin_stream(*slot, stream, take);
+  slot->viewed = wrap == Wrap::view;
   inherit_failure(*slot);
   return uses_given ? Wrapped::published : Wrapped::joined;
 }
@@ -213,6 +234,7 @@ bool drop_reference(Slot& slot, bool owner) noexcept {
   if (owner) {
     // The native stream ends, and the runtime may soon give its handle to another one.
     slot.first_id = Slot::none;
+    drop_views(slot);
     table.for_each(slot.handle, [&](Slot& each) { unlist(each, forgotten); });
   }
   return true;
@@ -232,6 +254,7 @@ void finish_slot(Slot& slot) noexcept {
   slot.mark_requested.store(false, std::memory_order_relaxed);
   slot.marks = slot.marks_complete = 0;
   slot.thread = nullptr;
+  slot.part = nullptr;
   slot.name[0] = '\0';
   std::exception_ptr dropped;
   Forgotten forgotten;

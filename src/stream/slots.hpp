@@ -40,10 +40,12 @@ struct Slot : StreamSlot {
   sync::Atomic<int> references{0};  // how many Stream objects; atomic, because a destructor in a forked child takes no lock
   SlotState state = SlotState::unused;
   bool listed = false;  // in the table of handles
+  bool viewed = false;  // one of the references stands for the views that no Stream owns: StreamRef::from_native()
   std::uint64_t resting_ticket = 0;
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
+  const PartitionData* part = nullptr;       // of the device, if the stream was made with one
   const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
   sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
@@ -81,8 +83,11 @@ enum class Wrapped {
   needs_slot,  ///< nothing was done: call again with a slot
   has_owner,   ///< nothing was done: a Stream owns the handle already
 };
-/// Finds the slot of a handle, and adds a reference: its live slot, else its resting slot, else `slot` if that is not null.
-[[nodiscard]] Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, bool take) noexcept;
+/// For a Stream that borrows the handle, for one that takes it, or for views.
+enum class Wrap : unsigned char { borrow, take, view };
+/// Finds the slot of a handle: its live slot, else its resting slot, else `slot` if that is not null. Adds a reference for a Stream. All
+/// views together have one, but none if a Stream owns the handle: they end with it.
+[[nodiscard]] Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept;
 
 /// Removes a reference. True if the slot has to be retired now: its owner ends, or it has no owner and this was the last reference.
 [[nodiscard]] bool drop_reference(Slot& slot, bool owner) noexcept;

@@ -10,6 +10,7 @@
 #include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
+#include "stream/partition.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
@@ -74,20 +75,38 @@ class SlotReservation {
   Slot* slot_;
 };
 
+/// Requires: the device is current.
+[[nodiscard]] NativeStream create_native(int device, const PartitionData* part, bool blocking, int priority, const char* operation) {
+  native::stream handle{};
+  if (part == nullptr) {
+    check(backend::stream_create(handle, blocking, priority), operation);
+    return {handle, device, blocking};
+  }
+  check(backend::stream_create_in(handle, part->native, priority), operation);
+  if (const backend::status s = backend::stream_is_blocking(handle, blocking); s != backend::ok) {  // each runtime has one kind only
+    succeeded_or_forget(backend::stream_destroy(handle));
+    throw_status(s, operation);
+  }
+  return {handle, device, blocking};
+}
+
 Slot* create_stream(Device device, const StreamOptions& options) {
   constexpr const char* operation = "create a stream";
   enter(operation);
   watch_main_thread();
   const PriorityRange range = priority_range_of(device.ordinal(), operation);
+  const PartitionData* const part = Access::data(options.partition);
+  if (part != nullptr && part->device != device.ordinal())
+    throw_error(errc::invalid_argument, operation, "the partition is of another device");
   SlotReservation reservation;
   const ScopedDevice on{device.ordinal(), operation};
-  native::stream handle{};
-  check(backend::stream_create(handle, options.blocking, range.clamp(options.priority.value)), operation);
+  const NativeStream made = create_native(device.ordinal(), part, options.blocking, range.clamp(options.priority.value), operation);
   Slot* const slot = reservation.use();
-  publish_created(slot, {handle, device.ordinal(), options.blocking});
+  slot->part = part;
+  publish_created(slot, made);
   if (options.name != nullptr) {
     std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
-    backend::name_stream(handle, slot->name);
+    backend::name_stream(made.handle, slot->name);
   }
   return slot;
 }
@@ -106,10 +125,15 @@ int find_device(native::stream handle, std::optional<Device> named) {
 
 /// What the runtime says of a handle. @throws errc::invalid_argument for a handle that cannot be wrapped
 NativeStream native_stream_of(native::stream handle, std::optional<Device> device) {
-  if (handle == nullptr)
-    throw_error(errc::invalid_argument, wrapping, "the handle is null; for the default stream say device.default_stream()");
-  if (handle == backend::per_thread_default_stream())
-    throw_error(errc::invalid_argument, wrapping, "that is the thread's default stream: say StreamRef::per_thread_default(device)");
+  switch (default_meant_by(handle)) {
+    case DefaultMeant::of_device:
+      throw_error(errc::invalid_argument, wrapping,
+                  "0 and 1 mean the default stream: say device.default_stream(), or StreamRef::from_native()");
+    case DefaultMeant::of_thread:
+      throw_error(errc::invalid_argument, wrapping, "that is the thread's default stream: say StreamRef::per_thread_default(device)");
+    case DefaultMeant::none:
+      break;
+  }
   if (device) require_device(device->ordinal(), wrapping);
   const int actual = find_device(handle, device);
   if (device && device->ordinal() != actual) throw_error(errc::invalid_argument, wrapping, "the stream belongs to another device");
@@ -118,17 +142,16 @@ NativeStream native_stream_of(native::stream handle, std::optional<Device> devic
   return {handle, actual, blocking};
 }
 
-Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership ownership) {
+Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap) {
   enter(wrapping);
   const NativeStream stream = native_stream_of(handle, device);
-  const bool take = ownership == Ownership::take;
-  if (take) watch_main_thread();
+  if (wrap == Wrap::take) watch_main_thread();
   Slot* slot = nullptr;
-  Wrapped answer = wrap_handle(slot, stream, take);
+  Wrapped answer = wrap_handle(slot, stream, wrap);
   if (answer == Wrapped::needs_slot) {
     SlotReservation reservation;
     slot = reservation.get();
-    answer = wrap_handle(slot, stream, take);  // another thread may have wrapped the handle meanwhile
+    answer = wrap_handle(slot, stream, wrap);  // another thread may have wrapped the handle meanwhile
     if (answer == Wrapped::published) reservation.use();
   }
   if (answer == Wrapped::has_owner)
@@ -136,7 +159,32 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Ownership
   return slot;
 }
 
+[[nodiscard]] SlotReference wrap_stream(native::stream handle, std::optional<Device> device, Ownership ownership) {
+  const bool take = ownership == Ownership::take;
+  return {wrap_stream(handle, device, take ? Wrap::take : Wrap::borrow), take};
+}
+
+[[nodiscard]] StreamRef view_stream(native::stream handle, std::optional<Device> device) {
+  switch (default_meant_by(handle)) {
+    case DefaultMeant::of_device:
+      return device.value_or(Device::current()).default_stream();
+    case DefaultMeant::of_thread:
+      return StreamRef::per_thread_default(device.value_or(Device::current()));
+    case DefaultMeant::none:
+      break;
+  }
+  Slot* const slot = wrap_stream(handle, device, Wrap::view);
+  return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+}
+
 }  // namespace
+
+// CUDA and HIP give these numbers names: cudaStreamLegacy and cudaStreamPerThread, hipStreamLegacy and hipStreamPerThread.
+DefaultMeant default_meant_by(native::stream handle) noexcept {
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  if (number <= 1) return DefaultMeant::of_device;
+  return number == 2 || handle == backend::per_thread_default_stream() ? DefaultMeant::of_thread : DefaultMeant::none;
+}
 
 void drop_stream(SlotReference reference) noexcept {
   count_down(counters.streams);
@@ -178,11 +226,13 @@ Stream& Stream::operator=(Stream&& other) noexcept {
 }
 
 Stream Stream::from_native(native::stream handle, Device device, Ownership ownership) {
-  return Stream{detail::SlotReference{detail::wrap_stream(handle, device, ownership), ownership == Ownership::take}};
+  return Stream{detail::wrap_stream(handle, device, ownership)};
 }
 Stream Stream::from_native(native::stream handle, Ownership ownership) {
-  return Stream{detail::SlotReference{detail::wrap_stream(handle, std::nullopt, ownership), ownership == Ownership::take}};
+  return Stream{detail::wrap_stream(handle, std::nullopt, ownership)};
 }
+StreamRef StreamRef::from_native(native::stream handle, Device device) { return detail::view_stream(handle, device); }
+StreamRef StreamRef::from_native(native::stream handle) { return detail::view_stream(handle, std::nullopt); }
 
 native::stream Stream::release() {
   detail::refuse_in_child("release a stream");

@@ -269,4 +269,11 @@ void retire_slot(Slot* slot) noexcept {
     postpone({[](const Postponed& item) noexcept { finish_retiring(*static_cast<Slot*>(item.handle), item.id); }, slot, slot->device, id});
 }
 
+void retire_lost_slot(Slot* slot) noexcept {
+  const std::uint64_t id = begin_retiring(*slot);
+  if (is_checking()) checker::ends_stream(id);
+  close(id, {Remainder::State::lost, {}}, slot->device);
+  finish_retiring(*slot, id);
+}
+
 }  // namespace runnel::inline RUNNEL_ABI::detail

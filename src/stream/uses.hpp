@@ -88,5 +88,7 @@ struct Remainder {
 /// and frees the slot or lets it rest. Inside a host function only the views end at once, and the uses of a borrowed stream count as lost;
 /// the other steps are queued for the next call from another thread.
 void retire_slot(Slot* slot) noexcept;
+/// The same for a slot whose native stream other code has destroyed: nothing can be recorded on it. What used memory there is lost.
+void retire_lost_slot(Slot* slot) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

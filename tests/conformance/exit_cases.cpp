@@ -16,27 +16,14 @@
 #include <vector>
 
 #include "../support/process.hpp"
+#include "process_cases.hpp"
 
 namespace {
 using namespace runnel;
+using namespace process_cases;
 using test_support::in_child;
 using test_support::wait_for_child;
 using test_support::works;
-
-int failures = 0;
-
-void expect(bool holds, const std::string& what) {
-  if (holds) return;
-  ++failures;
-  std::printf("failed: %s\n", what.c_str());
-  std::fflush(stdout);
-}
-
-int finish() {
-  if (failures == 0) std::puts("passed");
-  std::fflush(stdout);
-  return failures;
-}
 
 /// Blocks the stream until the returned promise is set. The promise is never destroyed, so the end of the process does not set it.
 std::promise<void>& hold(StreamRef stream) {
@@ -152,6 +139,15 @@ int exit_with_a_closed_gate() {
   return finish();
 }
 
+int exit_with_a_value_that_never_comes() {
+  static Stream stream;
+  static PinnedBuffer<std::uint32_t> number{1};
+  number[0] = 0;
+  if (stream.device().has_stream_memory_operations()) stream.wait_value(number.data(), 1);
+  stream.launch_host_func([] {});
+  return finish();
+}
+
 template <class F>
 void expect_forked(const char* what, F&& f) {
   try {
@@ -166,6 +162,7 @@ void expect_forked(const char* what, F&& f) {
 /// Every use of a parent's object must be refused in a child, whatever work the parent has enqueued.
 int use_what_the_parent_made(Stream& stream, Event& event) {
   std::vector<int> a(4), b(4);
+  std::uint32_t number = 0;
   expect_forked("Stream", [] { const Stream made; });
   expect_forked("query", [&] { static_cast<void>(stream.query()); });
   expect_forked("synchronize", [&] { stream.synchronize(); });
@@ -177,6 +174,15 @@ int use_what_the_parent_made(Stream& stream, Event& event) {
   expect_forked("wait_stream", [&] { stream.wait_stream(Device{0}.default_stream()); });
   expect_forked("Event::query", [&] { static_cast<void>(event.query()); });
   expect_forked("Event::synchronize", [&] { event.synchronize(); });
+  expect_forked("wait_value", [&] { stream.wait_value(&number, 0); });
+  expect_forked("write_value", [&] { stream.write_value(&number, 0); });
+  expect_forked("StreamRef::from_native", [&] { static_cast<void>(StreamRef::from_native(nullptr, Device{0})); });
+  expect_forked("multiprocessors", [&] { static_cast<void>(stream.multiprocessors()); });
+  expect_forked("partition", [] { static_cast<void>(partition(Device{0}, 1)); });
+  expect_forked("SharedBuffer", [] { const SharedBuffer<int> buffer{4, Device{0}}; });
+  expect_forked("SharedBuffer::from_ipc_handle", [] { static_cast<void>(SharedBuffer<int>::from_ipc_handle({})); });
+  expect_forked("Event::ipc_handle", [&] { static_cast<void>(event.ipc_handle()); });
+  expect_forked("Event::from_ipc_handle", [] { static_cast<void>(Event::from_ipc_handle({})); });
   expect_forked("copy", [&] { copy(stream, a, b); });
   expect_forked("fill", [&] { fill(stream, a, 1); });
   expect_forked("PinnedBuffer", [] { const PinnedBuffer<int> buffer{4}; });
@@ -381,6 +387,7 @@ int thread_local_guard() {
 constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_from_a_host_function", exit_from_a_host_function},
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
+    {"exit_with_a_value_that_never_comes", exit_with_a_value_that_never_comes},
     {"first_use_from_many_threads", first_use_from_many_threads},
     {"fork_before_first_use", fork_before_first_use},
     {"fork_beside_busy_threads", fork_beside_busy_threads},
@@ -401,14 +408,13 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
 // A leak checker stops all threads at the end of a process. In a forked child it may wait for threads that exist in the parent only.
 extern "C" const char* __lsan_default_options() { return "detect_leaks=0"; }
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   for (const auto& [name, run] : cases)
-    if (argc == 2 && std::strcmp(argv[1], name) == 0) try {
-        return run();
-      } catch (const std::exception& error) {
-        std::printf("failed: thrown: %s\n", error.what());
-        return 98;
-      }
+    if (argc == 2 && std::strcmp(argv[1], name) == 0) return run();
+  if (const int result = run_shared_case(argc, argv); result >= 0) return result;
   std::fprintf(stderr, "usage: exit_cases <case>\n");
   return 97;
+} catch (const std::exception& error) {
+  std::printf("failed: thrown: %s\n", error.what());
+  return 98;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First use, exit and fork. Each case runs in a process of its own, with a time limit.
+// First use, exit and fork, and sharing between processes. Each case runs in a process of its own, with a time limit.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -92,6 +92,7 @@ TEST_F(ExitFork, StaticObjectsExitCleanly) { expect_passes("static_objects"); }
 TEST_F(ExitFork, ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
 TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
 TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }
+TEST_F(ExitFork, ExitWithAValueThatNeverComesIsBounded) { expect_passes("exit_with_a_value_that_never_comes"); }
 /// The number that a report has for `name`; -1 if it has none.
 long number_in(const std::string& report, const std::string& name) {
   const auto at = report.find('"' + name + "\": ");
@@ -126,5 +127,13 @@ TEST_F(ExitFork, AStaticGuardExitsCleanly) { expect_passes("static_guard"); }
 TEST_F(ExitFork, AGuardThatOutlivesTheLibrarysThreadLocalsExitsCleanly) { expect_passes("thread_local_guard"); }
 TEST_F(ExitFork, AForkedChildCanExec) { expect_passes("fork_then_exec"); }
 TEST_F(ExitFork, AChildForkedBeforeFirstUseCanUseTheLibrary) { expect_passes("fork_before_first_use"); }
+
+class SharingProcesses : public ExitFork {};
+TEST_F(SharingProcesses, MemoryAndEventsOrderTheWorkOfTwoProcesses) { expect_passes("memory_and_events"); }
+TEST_F(SharingProcesses, TwoProcessesTakeTurns) { expect_passes("take_turns"); }
+TEST_F(SharingProcesses, WrongHandlesAreRefused) { expect_passes("wrong_handles"); }
+TEST_F(SharingProcesses, AHandleOpenedTwiceIsTheSameObject) { expect_passes("opened_twice"); }
+TEST_F(SharingProcesses, WhatIsGoneCannotBeOpened) { expect_passes("gone_before"); }
+TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device"); }
 
 }  // namespace

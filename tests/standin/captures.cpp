@@ -168,6 +168,12 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
     }
     if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_isolation);
     if (capture != nullptr) return vendor::captured_event;
+    if (const std::uint64_t number = found->foreign_number()) {
+      auto wait = std::make_shared<Operation>();
+      wait->run = [shared = found->shared, number] { shared->wait(number); };
+      engine().submit(*stream, std::move(wait));
+      return vendor::ok;
+    }
     if (found->record != nullptr) engine().submit(*stream, std::make_shared<Operation>(), {found->record});
     return vendor::ok;
   });

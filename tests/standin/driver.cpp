@@ -4,8 +4,14 @@
 
 #ifdef STANDIN_CUDA
 
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#endif
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -22,11 +28,15 @@ thread_local std::vector<std::uintptr_t> contexts;
 
 /// The driver's functions do not change the runtime's last error.
 template <class Body>
-int driver_call(Body&& body, const char* name) {
+int driver_call(Call kind, Body&& body, const char* name) {
   const int last_error = this_thread().last_error;
-  const int code = call(static_cast<Body&&>(body), name);
+  const int code = call(kind, static_cast<Body&&>(body), name);
   this_thread().last_error = last_error;
   return code;
+}
+template <class Body>
+int driver_call(Body&& body, const char* name) {
+  return driver_call(Call::plain, static_cast<Body&&>(body), name);
 }
 
 template <class Value>
@@ -76,6 +86,88 @@ int context_of(cudaStream_t stream, void** context) {
   return code;
 }
 
+// Parts of a device. The stand-in separates pairs of its 132 multiprocessors. A context is the number of its multiprocessors.
+
+/// Is CUdevResource.
+struct Resource {
+  int type;  // 1: multiprocessors
+  unsigned char padding[92];
+  unsigned int count;
+  unsigned int least;
+  unsigned int alignment;
+  unsigned char rest[36];
+};
+#if __has_include(<cuda.h>) && CUDART_VERSION >= 12040
+static_assert(sizeof(Resource) == sizeof(CUdevResource) && offsetof(Resource, count) == offsetof(CUdevResource, sm.smCount) &&
+              offsetof(Resource, least) == offsetof(CUdevResource, sm.minSmPartitionSize) &&
+              offsetof(Resource, alignment) == offsetof(CUdevResource, sm.smCoscheduledAlignment));
+static_assert(CU_DEV_RESOURCE_TYPE_SM == 1 && CU_GREEN_CTX_DEFAULT_STREAM == 1 && CU_STREAM_NON_BLOCKING == 1);
+#endif
+
+int get_resource(int device, Resource* resource, int type) {
+  const auto body = [&](Lock&) -> int {
+    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
+    if (type != 1) return vendor::invalid_value;
+    *resource = {};
+    resource->type = 1;
+    resource->count = 132;
+    resource->least = resource->alignment = 2;
+    return vendor::ok;
+  };
+  return driver_call(body, "cuDeviceGetDevResource");
+}
+
+int split(Resource* groups, unsigned int* count, const Resource* input, Resource* remaining, unsigned int flags, unsigned int least) {
+  const auto body = [&](Lock&) -> int {
+    if (input->type != 1 || flags != 0 || least > input->count) return vendor::invalid_value;
+    const unsigned int size = std::max(input->least, (least + input->alignment - 1) / input->alignment * input->alignment);
+    *count = std::min(*count, input->count / size);
+    for (unsigned int i = 0; i < *count; ++i) {
+      groups[i] = *input;
+      groups[i].count = size;
+    }
+    *remaining = *input;
+    remaining->count = input->count - *count * size;
+    remaining->type = remaining->count > 0 ? 1 : 0;
+    return vendor::ok;
+  };
+  return driver_call(body, "cuDevSmResourceSplitByCount");
+}
+
+int describe_resources(void** description, Resource* resources, unsigned int count) {
+  const auto body = [&](Lock&) -> int {
+    std::uintptr_t sum = 0;
+    for (unsigned int i = 0; i < count; ++i) {
+      if (resources[i].type != 1) return vendor::invalid_value;
+      sum += resources[i].count;
+    }
+    *description = reinterpret_cast<void*>(sum);
+    return sum > 0 ? vendor::ok : vendor::invalid_value;
+  };
+  return driver_call(body, "cuDevResourceGenerateDesc");
+}
+
+int create_green_context(void** context, void* description, int device, unsigned int flags) {
+  const auto body = [&](Lock&) -> int {
+    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
+    if (description == nullptr || flags != 1) return vendor::invalid_value;
+    *context = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(description) << 8U | static_cast<unsigned int>(device));
+    return vendor::ok;
+  };
+  return driver_call(body, "cuGreenCtxCreate");
+}
+
+int create_green_stream(cudaStream_t* handle, void* context, unsigned int flags, int priority) {
+  const auto body = [&](Lock&) -> int {
+    if (context == nullptr || flags != 1) return vendor::invalid_value;
+    const int given = std::clamp(priority, settings().greatest_priority, settings().least_priority);
+    const int device = static_cast<int>(reinterpret_cast<std::uintptr_t>(context) & 0xFFU);
+    *handle = reinterpret_cast<cudaStream_t>(state().streams.add(state().make_stream(device, StreamKind::independent, given)));
+    return vendor::ok;
+  };
+  return driver_call(Call::makes, body, "cuGreenCtxStreamCreate");
+}
+
 int push(void* context) {
   contexts.push_back(reinterpret_cast<std::uintptr_t>(context));
   return vendor::ok;
@@ -104,6 +196,11 @@ void* find(std::string_view name) {
   if (name == "cuMemsetD32Async") return address(&fill<unsigned int>);
   if (name == "cuStreamWaitValue32") return address(&wait_value);
   if (name == "cuStreamWriteValue32") return address(&write_value);
+  if (name == "cuDeviceGetDevResource") return address(&get_resource);
+  if (name == "cuDevSmResourceSplitByCount") return address(&split);
+  if (name == "cuDevResourceGenerateDesc") return address(&describe_resources);
+  if (name == "cuGreenCtxCreate") return address(&create_green_context);
+  if (name == "cuGreenCtxStreamCreate") return address(&create_green_stream);
   if (name == "cuStreamGetCtx") return address(&context_of);
   if (name == "cuCtxPushCurrent") return address(&push);
   if (name == "cuCtxPopCurrent") return address(&pop);

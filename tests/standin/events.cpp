@@ -17,6 +17,7 @@ vendor::Error API(EventCreateWithFlags)(vendor::EventHandle* handle, unsigned in
     auto event = std::make_shared<Event>();
     event->device = this_thread().device;
     event->timed = (flags & untimed) == 0;
+    if ((flags & interprocess) != 0) event->shared = SharedRecords::make();
     *handle = reinterpret_cast<vendor::EventHandle>(state().events.add(std::move(event)));
     return vendor::ok;
   });
@@ -45,6 +46,8 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
     if (event->capture != nullptr) {
       event->position = stream->position;
     } else {
+      event->number = event->shared == nullptr ? 0 : event->shared->begin();
+      if (event->shared != nullptr) event->record->run = [shared = event->shared, number = event->number] { shared->end(number); };
       engine().submit(*stream, event->record);
     }
     return vendor::ok;
@@ -56,6 +59,7 @@ vendor::Error API(EventQuery)(vendor::EventHandle handle) {
     const auto event = state().event(handle);
     if (event == nullptr) return vendor::invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, vendor::captured_event);
+    if (const std::uint64_t number = event->foreign_number()) return event->shared->is_done(number) ? vendor::ok : vendor::not_ready;
     engine().demand(event->record);
     return event->record == nullptr || event->record->done ? vendor::ok : vendor::not_ready;
   });
@@ -66,6 +70,12 @@ vendor::Error API(EventSynchronize)(vendor::EventHandle handle) {
     const auto event = state().event(handle);
     if (event == nullptr) return vendor::invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, vendor::captured_event);
+    if (const std::uint64_t number = event->foreign_number()) {
+      lock.unlock();
+      event->shared->wait(number);
+      lock.lock();
+      return vendor::ok;
+    }
     engine().wait(lock, OperationPtr{event->record});
     return vendor::ok;
   });

@@ -151,7 +151,11 @@ vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigne
 }
 
 vendor::Error API(Malloc)(void** memory, std::size_t size) {
-  return call_outside_captures(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::device, this_thread().device); });
+  return call_outside_captures(Call::makes, [&](Lock&) -> int {
+    if (memory == nullptr) return vendor::invalid_value;
+    *memory = size == 0 ? nullptr : state().blocks.allocate_shared(size, this_thread().device);
+    return *memory != nullptr || size == 0 ? vendor::ok : vendor::out_of_memory;
+  });
 }
 
 vendor::Error API(Free)(void* memory) {

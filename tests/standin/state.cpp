@@ -91,8 +91,57 @@ bool Blocks::begin(std::byte* block, const Block& as) {
 
 void Blocks::end(std::byte* block, const Block& as) {
   used_[as.kind == Memory::pinned ? -1 : as.device] -= as.size;
+  if (as.file.number >= 0) return unmap(block, as);
   mprotect(block, pages(as.size), PROT_NONE);
   madvise(block, pages(as.size), MADV_DONTNEED);
+}
+
+/// Puts inaccessible memory in the place of a file's.
+void Blocks::unmap(std::byte* block, const Block& as) {
+  mmap(block, pages(as.size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (!as.opened) ::close(static_cast<int>(as.file.number));
+}
+
+void* Blocks::allocate_shared(std::size_t size, int device) {
+  if (!has_room(size, Memory::device, device, 0)) return nullptr;
+  std::byte* const block = take_addresses(size);
+  Block as{size, Memory::device, device};
+  if (block == nullptr) return nullptr;
+  as.file = make_file(pages(size));
+  if (as.file.number < 0 || map_file(static_cast<int>(as.file.number), pages(size), block) == nullptr) return nullptr;
+  begin(block, as);
+  blocks_.emplace(block, as);
+  return block;
+}
+
+void* Blocks::open(const SharedFile& file, int device) {
+  if (const auto known = opened_.find(file); known != opened_.end()) {
+    ++known->second.second;
+    return known->second.first;
+  }
+  const int number = open_file(file);
+  if (number < 0) return nullptr;
+  std::byte* const block = take_addresses(file.size);
+  const bool is_mapped = block != nullptr && map_file(number, file.size, block) != nullptr;
+  ::close(number);
+  if (!is_mapped) return nullptr;
+  Block as{file.size, Memory::device, device};
+  as.file = file;
+  as.opened = true;
+  blocks_.emplace(block, as);
+  opened_.emplace(file, std::pair{block, 1});
+  return block;
+}
+
+bool Blocks::close(void* pointer) {
+  const auto found = blocks_.find(bytes(pointer));
+  if (found == blocks_.end() || !found->second.opened) return false;
+  const auto known = opened_.find(found->second.file);
+  if (--known->second.second > 0) return true;
+  opened_.erase(known);
+  unmap(static_cast<std::byte*>(pointer), found->second);
+  blocks_.erase(found);
+  return true;
 }
 
 void* Blocks::allocate(std::size_t size, Memory kind, int device, std::size_t counted) {
@@ -123,7 +172,7 @@ bool Blocks::begin_use(void* pointer) {
 
 bool Blocks::release(void* pointer) {
   const auto found = blocks_.find(bytes(pointer));
-  if (found == blocks_.end() || found->second.registered || !found->second.in_use()) return false;
+  if (found == blocks_.end() || found->second.registered || found->second.opened || !found->second.in_use()) return false;
   Block& block = found->second;
   block.kept = false;
   if (block.of_graph && --block.uses > 0) return true;
@@ -164,7 +213,11 @@ Block Blocks::of(const void* pointer) const {
   auto found = blocks_.upper_bound(bytes(pointer));
   if (found != blocks_.begin()) {
     --found;
-    if (bytes(pointer) < found->first + found->second.size) return found->second;
+    if (bytes(pointer) < found->first + found->second.size) {
+      Block block = found->second;
+      block.is_start = found->first == pointer;
+      return block;
+    }
   }
   return {0, inside(pointer) ? Memory::freed : Memory::pageable, 0};
 }

@@ -14,6 +14,7 @@
 
 #include "engine.hpp"
 #include "graph.hpp"
+#include "ipc.hpp"
 #include "vendor.hpp"
 
 namespace standin {
@@ -62,9 +63,17 @@ struct PendingFree {
 struct Event {
   int device = 0;
   bool timed = false;
-  OperationPtr record;  // null: never recorded
-  CapturePtr capture;   // null: recorded outside of a capture
-  Position position;    // in that capture
+  OperationPtr record;                    // null: never recorded
+  CapturePtr capture;                     // null: recorded outside of a capture
+  Position position;                      // in that capture
+  std::shared_ptr<SharedRecords> shared;  // of an interprocess event
+  std::uint64_t number = 0;               // of `record` there
+
+  /// The number of the last record, if that is another process's. Else 0.
+  [[nodiscard]] std::uint64_t foreign_number() const {
+    const std::uint64_t last = shared == nullptr ? 0 : shared->last();
+    return last == number ? 0 : last;
+  }
 };
 
 enum class Memory { pageable, pinned, device, managed, freed };
@@ -78,6 +87,9 @@ struct Block {
   std::size_t uses = 0;     // of memory of a graph: the launches that have not come to the free
   bool kept = false;        // of memory of a graph: no free is enqueued
   bool orphaned = false;    // of memory of a graph: the graph is gone
+  SharedFile file{};        // the memory itself, if other processes can open it
+  bool opened = false;      // another process has made it
+  bool is_start = false;    // in the answer of Blocks::of(): the pointer is where the block begins
 
   [[nodiscard]] bool in_use() const { return !of_graph || uses > 0; }
 };
@@ -88,6 +100,11 @@ class Blocks {
   Blocks();
   /// Returns null if there is no room. `counted` bytes of pending frees are considered free.
   void* allocate(std::size_t size, Memory kind, int device, std::size_t counted = 0);
+  /// The same for device memory that other processes can open.
+  void* allocate_shared(std::size_t size, int device);
+  /// Another process's memory; null if it is gone. Opened again, it has the same address, and needs one more close().
+  void* open(const SharedFile& file, int device);
+  bool close(void* pointer);
   /// Returns an address for an allocation node, or null. begin_use() makes the memory accessible.
   void* reserve(std::size_t size, int device);
   bool begin_use(void* pointer);  // false: no room
@@ -110,10 +127,12 @@ class Blocks {
   std::byte* take_addresses(std::size_t size);
   bool begin(std::byte* block, const Block& as);
   void end(std::byte* block, const Block& as);
+  static void unmap(std::byte* block, const Block& as);
   std::byte* region_;
   std::byte* next_;
   std::map<const std::byte*, Block> blocks_;
   std::map<int, std::size_t> used_;
+  std::map<SharedFile, std::pair<std::byte*, int>> opened_;  // with how often
 };
 
 struct State {

@@ -46,6 +46,19 @@ vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsign
   });
 }
 
+#ifndef STANDIN_CUDA
+// The stream orders with the default stream, and has normal priority.
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, std::uint32_t size, const std::uint32_t* mask) {
+  return call(Call::makes, [&](Lock&) {
+    const bool is_empty = mask == nullptr || std::all_of(mask, mask + size, [](std::uint32_t word) { return word == 0; });
+    if (handle == nullptr || is_empty) return vendor::invalid_value;
+    State& now = state();
+    *handle = reinterpret_cast<hipStream_t>(now.streams.add(now.make_stream(this_thread().device, StreamKind::blocking, 0)));
+    return vendor::ok;
+  });
+}
+#endif
+
 // The operations of a destroyed stream continue.
 vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
   return call(Call::releases, [&](Lock&) {

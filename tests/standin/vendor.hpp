@@ -25,6 +25,8 @@ using Graph = API(Graph_t);
 using GraphNode = API(GraphNode_t);
 using Executable = API(GraphExec_t);
 using NodeType = API(GraphNodeType);
+using IpcEventHandle = API(IpcEventHandle_t);
+using IpcMemoryHandle = API(IpcMemHandle_t);
 using MemoryPool = API(MemPool_t);
 using MemoryAccess = API(MemAccessDesc);
 

@@ -714,6 +714,73 @@ void bounded_waits(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+void values(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> waits;
+  std::optional<PinnedBuffer<std::uint32_t>> numbers;
+  if (!c.attempt("Stream", [&] { waits.emplace(); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { numbers.emplace(2U); })) return;
+  bool supported = false;
+  if (!c.attempt("has_stream_memory_operations", [&] { supported = first.has_stream_memory_operations(); })) return;
+  if (!supported) return static_cast<void>(b.check(c));
+  (*numbers)[0] = (*numbers)[1] = 0;
+  if (!c.attempt("write_value", [&] { b.stream->write_value(numbers->data(), 1); })) return;
+  if (!c.attempt("wait_value", [&] { waits->wait_value(numbers->data(), 1); })) return;
+  if (!c.attempt("write_value behind", [&] { waits->write_value(numbers->data() + 1, 2); })) return;
+  if (!c.attempt("synchronize", [&] { waits->synchronize(); })) return;
+  c.require((*numbers)[1] == 2, "the value was not written");
+  static_cast<void>(b.check(c));
+}
+
+/// What one process does to share. The fault sweep has one process only.
+void sharing(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<SharedBuffer<int>> memory;
+  Event event{EventOptions{.interprocess = true}};
+  if (!c.attempt("SharedBuffer", [&] { memory.emplace(64U, second); })) return;
+  if (!c.attempt("SharedBuffer::ipc_handle", [&] { static_cast<void>(memory->ipc_handle()); })) return;
+  memory.reset();
+  if (!c.attempt("Event::ipc_handle", [&] { static_cast<void>(event.ipc_handle()); })) return;
+  if (!c.attempt("record", [&] { event.record(*b.stream); })) return;
+  if (!c.attempt("wait_event", [&] { b.stream->wait_event(event); })) return;
+  if (!c.attempt("synchronize", [&] { event.synchronize(); })) return;
+  if (!c.attempt("query", [&] { static_cast<void>(event.query()); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void views(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<StreamRef> view, thread_default;
+  if (!c.attempt("StreamRef::from_native", [&] { view = StreamRef::from_native(b.stream->native(), first); })) return;
+  if (!c.attempt("the same, without a device", [&] { c.require(StreamRef::from_native(b.stream->native()) == *view, "another"); })) return;
+  c.require(*view == *b.stream, "the view is another stream");
+  if (!c.attempt("per_thread_default", [&] { thread_default = StreamRef::from_native(reinterpret_cast<native::stream>(2), second); }))
+    return;
+  if (!c.attempt("synchronize", [&] { thread_default->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
+void parts(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  bool supported = false;
+  if (!c.attempt("has_partitions", [&] { supported = second.has_partitions(); })) return;
+  if (!supported) return static_cast<void>(b.check(c));
+  std::array<Partition, 2> made;
+  std::optional<Stream> stream;
+  if (!c.attempt("partition", [&] { made = partition(second, 3); })) return;
+  if (!c.attempt("partition again", [&] { c.require(partition(second, 3) == made, "other parts"); })) return;
+  if (!c.attempt("Stream", [&] { stream.emplace(second, StreamOptions{.partition = made[0]}); })) return;
+  if (!c.attempt("multiprocessors", [&] { c.require(stream->multiprocessors() >= 3, "too few"); })) return;
+  if (!c.attempt("wait_stream", [&] { stream->wait_stream(*b.stream); })) return;
+  if (!c.attempt("host function", [&] { stream->launch_host_func(Callable{}); })) return;
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
 /// What devices made of threads do not have.
 void hardware_properties(Checker& c) {
   if (!c.attempt("compute_capability", [&] { c.require(second.compute_capability().major > 0, "none"); })) return;
@@ -898,6 +965,10 @@ constexpr Scenario scenarios[] = {
     {"captures", captures, "", true},
     {"graphs", graphs},
     {"bounded_waits", bounded_waits},
+    {"values", values},
+    {"sharing", sharing, "STANDIN_DEVICES=2"},
+    {"views", views, "STANDIN_DEVICES=2"},
+    {"parts", parts, "STANDIN_DEVICES=2"},
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},
     {"overlap_a", overlap_a},

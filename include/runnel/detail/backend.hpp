@@ -43,6 +43,7 @@ enum class Attribute {
   pageable_memory_access_uses_host_page_tables,
   stream_memory_operations,
   memory_pools,
+  partitions,
 };
 [[nodiscard]] status device_count(int& count) noexcept;
 [[nodiscard]] status get_device(int& device) noexcept;
@@ -68,6 +69,12 @@ enum class Attribute {
 /// The calling thread's own, of whichever device is current.
 [[nodiscard]] native::stream per_thread_default_stream() noexcept;
 [[nodiscard]] status stream_create(native::stream&, bool blocking, int priority) noexcept;  // on the current device
+/// A part of a device's multiprocessors, by the backend's own name. It is never destroyed.
+using Part = void*;
+/// Makes `count` parts with at least `wanted[i]` multiprocessors, and one of the rest; `granted` says how many each has. No two share one.
+/// errc::invalid_argument if nothing is left for the rest. Requires: the device is current, and has the attribute `partitions`.
+[[nodiscard]] status device_divide(int device, const int* wanted, std::size_t count, int* granted, Part* parts) noexcept;
+[[nodiscard]] status stream_create_in(native::stream&, Part, int priority) noexcept;  // on the part's device, which is current
 /// Returns at once; submitted work completes.
 [[nodiscard]] status stream_destroy(native::stream) noexcept;
 [[nodiscard]] status stream_query(native::stream) noexcept;  // see is_not_ready
@@ -96,7 +103,7 @@ enum class CaptureMode { global, own_only, relaxed };
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;
 /// Whether the runtime never calls the functions that wait in a stream once the device is lost.
 [[nodiscard]] bool forgets_host_functions() noexcept;
-// Values in pinned memory. Requires: the device has stream_memory_operations.
+// Values in pinned memory and in memory of the device. Requires: the device has stream_memory_operations.
 /// Makes later work wait until the number at `place` is at least `value`, as a cyclic difference.
 [[nodiscard]] status stream_wait_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;
 /// Writes the value once earlier work is complete and its writes are visible.
@@ -120,6 +127,22 @@ struct EventKind {
 [[nodiscard]] status event_query(native::event) noexcept;  // see is_not_ready
 [[nodiscard]] status event_synchronize(native::event) noexcept;
 [[nodiscard]] status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept;
+
+// Sharing with other processes
+/// What the runtime of another process opens an event or memory by.
+struct IpcBytes {
+  unsigned char bytes[64];
+};
+/// Requires: the event was created as interprocess.
+[[nodiscard]] status export_event(IpcBytes& handle, native::event) noexcept;
+[[nodiscard]] status open_event(native::event&, const IpcBytes& handle) noexcept;  // on the current device
+/// Memory that export_memory() takes, on the current device. It is freed by free_device.
+[[nodiscard]] status malloc_exportable(void*&, std::size_t bytes) noexcept;
+/// Requires: the pointer is the start of memory from malloc_exportable.
+[[nodiscard]] status export_memory(IpcBytes& handle, void*) noexcept;
+[[nodiscard]] status open_memory(void*&, const IpcBytes& handle) noexcept;  // on the current device
+/// Closes what open_memory() opened. Requires: no work uses it.
+[[nodiscard]] status close_memory(void*) noexcept;
 
 // Graphs. One graph must not be used by two threads at a time.
 enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other };

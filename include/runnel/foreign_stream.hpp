@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A stream of another library, with what keeps it alive.
+#pragma once
+
+#include <runnel/stream.hpp>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+
+/// A view of a stream that other code owns, and a share in what keeps that stream alive, as a std::shared_ptr to the other library's stream
+/// object. Copies are the same stream, and share both. The owner is dropped with the last copy. Views of the stream end then, unless other
+/// Stream objects wrap the handle.
+class ForeignStream : public StreamRef {
+ public:
+  /// Handles are as for StreamRef::from_native(): 0, 1 and 2 are default streams.
+  /// @throws errc::invalid_argument for another device's handle
+  ForeignStream(native::stream handle, Device device, std::shared_ptr<const void> owner)
+      : ForeignStream{std::make_shared<const Held>(handle, device, std::move(owner))} {}
+
+  /// What keeps the stream alive.
+  [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return held_->owner; }
+
+ private:
+  struct Held {
+    Held(native::stream handle, Device device, std::shared_ptr<const void> keeper) : owner{std::move(keeper)} {
+      if (detail::default_meant_by(handle) != detail::DefaultMeant::none)
+        view.emplace(StreamRef::from_native(handle, device));
+      else
+        view.emplace(wrapper.emplace(Stream::from_native(handle, device, Ownership::borrow)));
+    }
+    std::shared_ptr<const void> owner;
+    std::optional<Stream> wrapper;  // none for a default stream; ends before the owner
+    std::optional<StreamRef> view;
+  };
+  explicit ForeignStream(std::shared_ptr<const Held> held) noexcept : StreamRef{*held->view}, held_{std::move(held)} {}
+
+  std::shared_ptr<const Held> held_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/shared_buffer.hpp>
+
+#include "base/check.hpp"
+#include "base/counters.hpp"
+#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
+#include "checker/hooks.hpp"
+#include "device/call_quietly.hpp"
+#include "device/device_call.hpp"
+#include "stream/ipc.hpp"
+#include "stream/own_streams.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+/// CUDA shares whole blocks of 2 MiB, and smaller allocations lie in one block with others.
+constexpr std::size_t step = std::size_t{2} << 20;
+
+void close_now(const Postponed& item) noexcept {
+  // Closing waits for nothing. If the device cannot be waited for, the memory stays open.
+  if (wait_for_device(item.device)) call_quietly(item.device, [&] { return backend::close_memory(item.handle); });
+}
+
+}  // namespace
+
+void* allocate_shared(std::size_t bytes, Device device) {
+  const DeviceCall call{device.ordinal(), "allocate memory to share"};
+  if (bytes == 0) return nullptr;
+  watch_main_thread();
+  std::size_t rounded = 0;
+  if (__builtin_add_overflow(bytes, step - 1, &rounded))
+    throw_error(errc::out_of_memory, call.operation(), "the number of bytes does not fit an address");
+  const ScopedDevice on{call.device(), call.operation()};
+  const RelaxedCapture relaxed;
+  void* block = nullptr;
+  call.check(backend::malloc_exportable(block, rounded / step * step));
+  count_up(counters.device_blocks);
+  if (is_checking()) checker::allocates(block, bytes);
+  return block;
+}
+
+IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool opened) {
+  constexpr const char* operation = "share memory with other processes";
+  enter(operation);
+  if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the buffer is empty");
+  if (opened) throw_error(errc::invalid_argument, operation, "the memory is another process's: send on the handle that it was opened by");
+  const ScopedDevice on{device, operation};
+  const RelaxedCapture relaxed;
+  IpcContent content{};
+  content.bytes = bytes;
+  check(backend::export_memory(content.native, pointer), operation);
+  return {seal_handle(content, IpcKind::memory, device, operation)};
+}
+
+OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
+  constexpr const char* operation = "open another process's memory";
+  enter(operation);
+  int device = 0;
+  const IpcContent content = read_handle(handle.bytes, IpcKind::memory, device, operation);
+  if (content.bytes % width != 0)
+    throw_error(errc::invalid_argument, operation, "the memory holds no whole number of elements of this type");
+  watch_main_thread();
+  const ScopedDevice on{device, operation};
+  const RelaxedCapture relaxed;
+  OpenedMemory opened{nullptr, content.bytes, device};
+  check(backend::open_memory(opened.pointer, content.native), operation);
+  count_up(counters.device_blocks);
+  if (is_checking()) checker::allocates(opened.pointer, opened.bytes);
+  return opened;
+}
+
+void free_shared(void* pointer, int device, bool opened) noexcept {
+  count_down(counters.device_blocks);
+  if (opened)
+    release({close_now, pointer, device});
+  else
+    release_native<void*, backend::free_device>(pointer, device);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Values in memory that streams wait for and write.
+#include <runnel/stream.hpp>
+
+#include "base/check.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+#include "memory/memory_facts.hpp"
+#include "stream/capture.hpp"
+#include "stream/stream_call.hpp"
+
+#include <cstdint>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+/// @throws errc::invalid_argument unless devices can wait for a number there and write it. Whether they can is the same on all backends.
+void require_kind(MemoryKind kind, const char* operation) {
+  if (kind == MemoryKind::pageable)
+    throw_error(errc::invalid_argument, operation, "the location is in pageable memory: take pinned or device memory");
+  if (kind == MemoryKind::managed)
+    throw_error(errc::invalid_argument, operation, "the location is in managed memory, where a device does not wait: take pinned memory");
+}
+
+/// The location as the stream's device knows it. A pinned block of the library counts a use by the stream.
+[[nodiscard]] std::uint32_t* location_on_device(const StreamCall& call, const std::uint32_t* location) {
+  Slot& slot = call.slot();
+  if (location == nullptr) throw_error(errc::invalid_argument, call.operation(), "the location is null");
+  if (reinterpret_cast<std::uintptr_t>(location) % sizeof *location != 0)
+    throw_error(errc::invalid_argument, call.operation(), "the location is not aligned to 4 bytes");
+  if (!has_stream_values(slot.device)) throw_error(errc::not_supported, call.operation(), "the device has no stream memory operations");
+  // A graph would wait for the same number at each launch, and runtimes differ in what they capture.
+  refuse_in_capture(slot, call.operation(), "the stream is being captured");
+  const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
+  const MemoryFacts facts = facts_of(location, sizeof *location, std::nullopt, use, call.operation());
+  require_kind(facts.kind, call.operation());
+  auto* const place = const_cast<std::uint32_t*>(location);
+  if (facts.kind == MemoryKind::device || facts.in_one_block) return place;
+  // Memory that the user has registered may have another address on the device.
+  const ScopedDevice on{slot.device, call.operation()};
+  void* on_device = nullptr;
+  call.check(backend::host_device_pointer(on_device, place));
+  return static_cast<std::uint32_t*>(on_device);
+}
+
+}  // namespace
+}  // namespace detail
+
+void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
+  const detail::StreamCall call{*this, "make a stream wait for a value"};
+  call.check(backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
+  detail::tell_wait(call.slot(), nullptr);  // the checker does not know who writes the number: as after everything submitted so far
+}
+
+void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {
+  const detail::StreamCall call{*this, "make a stream write a value"};
+  call.check(backend::stream_write_value(call.handle(), detail::location_on_device(call, location), value));
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

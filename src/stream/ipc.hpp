@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the handles for other processes consist of.
+#pragma once
+
+#include <runnel/detail/backend.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+enum class IpcKind : std::uint32_t { event = 1, memory = 2 };
+
+struct IpcContent {
+  std::uint64_t layout;      // of this struct, so that another version of it is refused
+  std::uint64_t process;     // the number of the process that made the handle
+  std::uint64_t bytes;       // of memory
+  unsigned char device[16];  // the device's uuid: ordinals differ between processes
+  backend::IpcBytes native;
+  IpcKind kind;
+  std::uint32_t check;  // of all bytes before
+};
+
+using IpcHandleBytes = std::array<std::byte, 128>;
+
+/// The bytes of a handle, whose content has `native` and `bytes` set.
+[[nodiscard]] IpcHandleBytes seal_handle(IpcContent content, IpcKind kind, int device, const char* operation);
+/// Reads a handle of another process. `device` is where this process sees its device.
+/// @throws errc::invalid_argument, errc::invalid_device
+[[nodiscard]] IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device, const char* operation);
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a Partition stands for.
+#pragma once
+
+#include <runnel/detail/backend.hpp>
+#include <runnel/partition.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct PartitionData {
+  int device;
+  int multiprocessors;
+  backend::Part native;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory and events that other processes can open, within one process. exit_fork.cpp has the cases of two processes.
+#include <limits>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Sharing = Conformance;
+using SharingTwo = TwoDevices;
+
+TEST_F(Sharing, ASharedBufferIsDeviceMemory) {
+  const LiveObjects before = live_objects();
+  {
+    Stream stream;
+    SharedBuffer<int> memory{1000};
+    EXPECT_EQ(memory.device(), device());
+    EXPECT_FALSE(memory.is_opened());
+    EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::device);
+    EXPECT_EQ(live_objects().device_blocks, before.device_blocks + 1);
+    std::vector<int> in(1000, 4), out(1000);
+    copy(stream, memory, in);
+    copy(stream, out, memory);
+    stream.synchronize();
+    EXPECT_EQ(in, out);
+    SharedBuffer<int> moved{std::move(memory)};
+    EXPECT_TRUE(memory.empty());
+    EXPECT_EQ(moved.ipc_handle(), moved.ipc_handle());
+    EXPECT_EQ(code_of([&] { return memory.ipc_handle(); }), errc::invalid_argument);
+  }
+  EXPECT_EQ(live_objects().device_blocks, before.device_blocks);
+}
+
+TEST_F(Sharing, EmptyAndImpossibleSizes) {
+  const SharedBuffer<int> none{0}, empty;
+  EXPECT_EQ(none.data(), nullptr);
+  EXPECT_EQ(code_of([&] { return none.ipc_handle(); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([] { return SharedBuffer<char>{std::numeric_limits<std::size_t>::max()}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([] { return SharedBuffer<int>{std::numeric_limits<std::size_t>::max()}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([] { return SharedBuffer<int>{std::size_t{1} << 60}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([] { return SharedBuffer<int>{4, Device{99}}; }), errc::invalid_device);
+}
+
+TEST_F(Sharing, ADestructorWaitsForTheWork) {
+  Stream stream;
+  std::vector<int> out(1000);
+  auto memory = std::make_unique<SharedBuffer<int>>(1000U);
+  Gate gate;
+  gate.close_on(stream);
+  fill(stream, *memory, 7);
+  copy(stream, out, *memory);
+  EXPECT_TRUE(held_by(gate, [&] { memory.reset(); }));
+  stream.synchronize();
+  EXPECT_EQ(out, std::vector<int>(1000, 7));
+}
+
+TEST_F(Sharing, ABufferMayBeDroppedInAHostFunction) {
+  Stream stream;
+  auto memory = std::make_shared<SharedBuffer<int>>(1000U);
+  stream.launch_host_func([memory]() mutable { memory.reset(); });
+  memory.reset();
+  stream.synchronize();
+  const Stream next;  // a call that destroys what was postponed
+  next.synchronize();
+  EXPECT_TRUE(eventually([&] { return runs(next) && live_objects().device_blocks == 0; }));
+}
+
+TEST_F(Sharing, OnlyAnInterprocessEventIsShared) {
+  Event plain;
+  EXPECT_EQ(code_of([&] { return plain.ipc_handle(); }), errc::invalid_argument);
+  Event moved{std::move(plain)};
+  EXPECT_EQ(code_of([&] { return plain.ipc_handle(); }), errc::invalid_handle);
+}
+
+TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
+  Stream stream, waiter;
+  Event event{EventOptions{.interprocess = true}};
+  const IpcEventHandle handle = event.ipc_handle();
+  EXPECT_EQ(event.ipc_handle(), handle);
+  EXPECT_TRUE(event.query());
+  Log log;
+  Gate gate;
+  gate.close_on(stream);
+  log.write(stream, "first");
+  event.record(stream);
+  waiter.wait_event(event);
+  log.write(waiter, "second");
+  EXPECT_FALSE(event.query());
+  EXPECT_FALSE(waiter.query());
+  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
+  waiter.synchronize();
+  EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
+  for (int i = 0; i < 2000; ++i) event.record(i % 2 == 0 ? stream : waiter);
+  EXPECT_TRUE(event.synchronize_for(patience));
+}
+
+TEST_F(Sharing, ASharedEventIsNotReused) {
+  Stream stream;
+  const LiveObjects before = live_objects();
+  {
+    Event event{EventOptions{.interprocess = true}};
+    static_cast<void>(event.ipc_handle());
+    const Event moved{std::move(event)};
+    EXPECT_EQ(live_objects().events, before.events + 1);
+  }
+  EXPECT_EQ(live_objects(), before);
+}
+
+TEST_F(SharingTwo, ASharedEventStaysOnItsDevice) {
+  Stream here{first}, there{second};
+  Event event{EventOptions{.interprocess = true}};
+  static_cast<void>(event.ipc_handle());
+  EXPECT_EQ(event.device(), first);
+  EXPECT_EQ(code_of([&] { event.record(there); }), errc::invalid_argument);
+  event.record(here);
+  there.wait_event(event);
+  there.synchronize();
+  EXPECT_EQ(event.device(), first);
+  EXPECT_EQ(Device::current(), first);
+}
+
+TEST_F(SharingTwo, MemoryIsOnTheNamedDevice) {
+  const SharedBuffer<int> memory{10, second};
+  EXPECT_EQ(memory.device(), second);
+  EXPECT_EQ(pointer_info(memory.data()).device, second);
+  EXPECT_EQ(Device::current(), first);
+}
+
+}  // namespace

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of two processes: each starts this program again, with the name of the other side and two pipes.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <optional>
+#include <runnel/runnel.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "../support/process.hpp"
+#include "process_cases.hpp"
+
+namespace {
+using namespace runnel;
+using namespace process_cases;
+using std::chrono_literals::operator""s;
+
+static_assert(std::is_trivially_copyable_v<IpcEventHandle> && std::is_trivially_copyable_v<IpcMemoryHandle>);
+
+/// The other process, at the other ends of two pipes.
+class Peer {
+ public:
+  Peer(int in, int out) : in_{in}, out_{out} {}
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  /// Starts this program as `side`, with these variables set.
+  explicit Peer(const char* side, const std::vector<std::pair<const char*, const char*>>& environment = {}) {
+    int down[2], up[2];
+    if (pipe(down) != 0 || pipe(up) != 0) std::abort();
+    std::fflush(stdout);
+    child_ = fork();
+    if (child_ == 0) {
+      close(down[1]);
+      close(up[0]);
+      for (const auto& [name, value] : environment) setenv(name, value, 1);
+      execl("/proc/self/exe", "exit_cases", side, std::to_string(down[0]).c_str(), std::to_string(up[1]).c_str(), nullptr);
+      _exit(99);
+    }
+    close(down[0]);
+    close(up[1]);
+    in_ = up[0];
+    out_ = down[1];
+  }
+  ~Peer() {
+    close(in_);
+    close(out_);
+  }
+  template <class T>
+  void send(const T& value) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (write(out_, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) expect(false, "the other process is gone");
+  }
+  /// Ends this process if the other one has ended.
+  template <class T>
+  [[nodiscard]] T receive() const {
+    T value{};
+    if (read(in_, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) {
+      expect(false, "the other process has ended");
+      std::exit(96);
+    }
+    return value;
+  }
+  void tell() const { send('x'); }
+  void await() const { static_cast<void>(receive<char>()); }
+  /// The other process ends by itself. Returns how.
+  [[nodiscard]] int end() const { return test_support::wait_for_child(child_); }
+
+ private:
+  pid_t child_ = -1;
+  int in_ = -1;
+  int out_ = -1;
+};
+
+template <class F>
+void expect_refused(const char* what, errc code, F&& f) {
+  try {
+    static_cast<void>(f());
+    expect(false, std::string{what} + " did not throw");
+  } catch (const Error& error) {
+    expect(error.code() == code, std::string{what} + " threw: " + error.what());
+    expect(*error.operation() != '\0', std::string{what} + " names no operation");
+  }
+}
+
+/// The code may be the runtime's own.
+template <class F>
+void expect_refused(const char* what, F&& f) {
+  try {
+    static_cast<void>(f());
+    expect(false, std::string{what} + " did not throw");
+  } catch (const Error&) {
+  }
+}
+
+bool are_all(const std::vector<int>& numbers, int value) {
+  for (const int number : numbers)
+    if (number != value) return false;
+  return true;
+}
+
+constexpr std::size_t count = 100'000;
+constexpr std::chrono::seconds patience{15};
+
+// One process writes memory behind a gate, and the other's stream waits for that by an event. Then the other way round.
+
+int memory_and_events() {
+  Stream stream;
+  SharedBuffer<int> memory{count};
+  Event written{EventOptions{.interprocess = true}}, answered{EventOptions{.interprocess = true}};
+  const Peer peer{"other_memory_and_events"};
+  peer.send(memory.ipc_handle());
+  peer.send(written.ipc_handle());
+  peer.send(answered.ipc_handle());
+  expect(written.query(), "an event that was never recorded is complete");
+  auto gate = std::make_shared<std::promise<void>>();
+  stream.launch_host_func([gate] { gate->get_future().wait(); });
+  fill(stream, memory, 5);
+  written.record(stream);
+  peer.tell();
+  peer.await();
+  expect(!written.query(), "the event is behind the gate");
+  gate->set_value();
+  peer.await();  // the other process has recorded `answered`
+  std::vector<int> seen(count);
+  stream.wait_event(answered);
+  copy(stream, seen, memory);
+  expect(stream.synchronize_for(patience), "the other process's record completes");
+  expect(are_all(seen, 9), "the other process's numbers are here");
+  expect(answered.query(), "the other process's record is complete");
+  expect(peer.end() == 0, "the other process failed");
+  return finish();
+}
+
+int other_memory_and_events(const Peer& peer) {
+  SharedBuffer<int> memory = SharedBuffer<int>::from_ipc_handle(peer.receive<IpcMemoryHandle>());
+  const Event written = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  Event answered = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  expect(memory.size() == count && memory.is_opened(), "the memory has its size");
+  expect(pointer_info(memory.data()).kind == MemoryKind::device, "it is device memory");
+  expect(answered.query(), "nothing was recorded yet");
+  Stream stream;
+  peer.await();
+  std::vector<int> seen(count);
+  stream.wait_event(written);
+  copy(stream, seen, memory);
+  expect(!written.query() && !stream.query(), "the stream waits for the other process");
+  peer.tell();
+  expect(written.synchronize_for(patience), "the record completes");
+  expect(stream.synchronize_for(patience), "the stream goes on");
+  expect(are_all(seen, 5), "the other process's numbers are here");
+  fill(stream, memory, 9);
+  answered.record(stream);
+  peer.tell();
+  stream.synchronize();
+  return failures;
+}
+
+// Two processes take turns, by events alone.
+
+constexpr int rounds = 12;
+
+int take_turns() {
+  Stream stream;
+  SharedBuffer<int> memory{1};
+  Event mine{EventOptions{.interprocess = true}}, yours{EventOptions{.interprocess = true}};
+  fill(stream, memory, 0);
+  mine.record(stream);
+  const Peer peer{"other_take_turns"};
+  peer.send(memory.ipc_handle());
+  peer.send(mine.ipc_handle());
+  peer.send(yours.ipc_handle());
+  for (int i = 0; i < rounds; ++i) {
+    peer.tell();
+    peer.await();
+    stream.wait_event(yours);
+    const int seen = get(stream, memory, 0);
+    expect(seen == 2 * i + 1, "round " + std::to_string(i) + ": " + std::to_string(seen));
+    set(stream, memory, 0, seen + 1);
+    mine.record(stream);
+  }
+  expect(peer.end() == 0, "the other process failed");
+  return finish();
+}
+
+int other_take_turns(const Peer& peer) {
+  auto memory = SharedBuffer<int>::from_ipc_handle(peer.receive<IpcMemoryHandle>());
+  const Event yours = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  Event mine = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  Stream stream;
+  for (int i = 0; i < rounds; ++i) {
+    peer.await();
+    stream.wait_event(yours);
+    const int seen = get(stream, memory, 0);
+    expect(seen == 2 * i, "round " + std::to_string(i) + ": " + std::to_string(seen));
+    set(stream, memory, 0, seen + 1);
+    mine.record(stream);
+    peer.tell();
+  }
+  stream.synchronize();
+  return failures;
+}
+
+// Handles that cannot be opened.
+
+template <class Handle>
+Handle changed(Handle handle, std::size_t at) {
+  handle.bytes[at] ^= std::byte{1};
+  return handle;
+}
+
+int wrong_handles() {
+  Stream stream;
+  const SharedBuffer<char> memory{1001};
+  Event event{EventOptions{.interprocess = true}};
+  const IpcMemoryHandle memory_handle = memory.ipc_handle();
+  const IpcEventHandle event_handle = event.ipc_handle();
+  expect_refused("memory of this process", errc::invalid_argument, [&] { return SharedBuffer<char>::from_ipc_handle(memory_handle); });
+  expect_refused("an event of this process", errc::invalid_argument, [&] { return Event::from_ipc_handle(event_handle); });
+  const Peer peer{"other_wrong_handles"};
+  peer.send(memory_handle);
+  peer.send(event_handle);
+  expect(peer.end() == 0, "the other process failed");
+  expect(test_support::works(stream), "this process goes on");
+  return finish();
+}
+
+int other_wrong_handles(const Peer& peer) {
+  const auto memory = peer.receive<IpcMemoryHandle>();
+  const auto event = peer.receive<IpcEventHandle>();
+  expect_refused("no bytes", errc::invalid_argument, [] { return SharedBuffer<char>::from_ipc_handle({}); });
+  expect_refused("no bytes of an event", errc::invalid_argument, [] { return Event::from_ipc_handle({}); });
+  for (std::size_t i = 0; i < 112; ++i) {
+    expect_refused("changed bytes", errc::invalid_argument, [&] { return SharedBuffer<char>::from_ipc_handle(changed(memory, i)); });
+    expect_refused("changed bytes", errc::invalid_argument, [&] { return Event::from_ipc_handle(changed(event, i)); });
+  }
+  expect_refused("an event's handle", errc::invalid_argument, [&] { return SharedBuffer<char>::from_ipc_handle({event.bytes}); });
+  expect_refused("memory's handle", errc::invalid_argument, [&] { return Event::from_ipc_handle({memory.bytes}); });
+  expect_refused("elements that do not fit", errc::invalid_argument, [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
+  expect(live_objects() == LiveObjects{}, "nothing is left behind");
+  const auto opened = SharedBuffer<char>::from_ipc_handle(memory);
+  expect(opened.size() == 1001, "the right handle is still right");
+  expect_refused("to share what was opened", errc::invalid_argument, [&] { return opened.ipc_handle(); });
+  Event shared = Event::from_ipc_handle(event);
+  expect_refused("to share what was opened", errc::invalid_argument, [&] { return shared.ipc_handle(); });
+  return failures;
+}
+
+// The same handle twice; objects that are never destroyed; the memory of a handle that is gone.
+
+int opened_twice() {
+  SharedBuffer<int> memory{10};
+  Event event{EventOptions{.interprocess = true}};
+  const Peer peer{"other_opened_twice"};
+  peer.send(memory.ipc_handle());
+  peer.send(event.ipc_handle());
+  expect(peer.end() == 0, "the other process failed");
+  expect(event.query(), "the other process's record is complete");
+  Stream stream;
+  expect(get(stream, memory, 9) == 4, "the other process's number is here");
+  return finish();
+}
+
+int other_opened_twice(const Peer& peer) {
+  const auto memory = peer.receive<IpcMemoryHandle>();
+  const auto handle = peer.receive<IpcEventHandle>();
+  Stream stream;
+  auto one = std::make_unique<SharedBuffer<int>>(SharedBuffer<int>::from_ipc_handle(memory));
+  static auto two = SharedBuffer<int>::from_ipc_handle(memory);  // it exists until the process ends
+  Event event = Event::from_ipc_handle(handle);
+  static const Event same = Event::from_ipc_handle(handle);
+  fill(stream, *one, 3);
+  event.record(stream);
+  expect(same.synchronize_for(patience), "the second event is the same");
+  expect(get(stream, two, 9) == 3, "the second buffer is the same memory");
+  one.reset();
+  fill(stream, two, 4);
+  event.record(stream);
+  stream.synchronize();
+  return failures;
+}
+
+int gone_before() {
+  std::optional<SharedBuffer<int>> memory{10U};
+  std::optional<Event> event{EventOptions{.interprocess = true}};
+  const IpcMemoryHandle memory_handle = memory->ipc_handle();
+  const IpcEventHandle event_handle = event->ipc_handle();
+  memory.reset();
+  event.reset();
+  const Peer peer{"other_gone_before"};
+  peer.send(memory_handle);
+  peer.send(event_handle);
+  // Handles of the other process, which has ended when they are opened.
+  const auto its_memory = peer.receive<IpcMemoryHandle>();
+  const auto its_event = peer.receive<IpcEventHandle>();
+  expect(peer.end() == 0, "the other process failed");
+  expect_refused("memory of a process that has ended", [&] { return SharedBuffer<int>::from_ipc_handle(its_memory); });
+  expect_refused("an event of a process that has ended", [&] { return Event::from_ipc_handle(its_event); });
+  expect(live_objects().device_blocks == 0 && live_objects().events == 0, "nothing is left behind");
+  return finish();
+}
+
+int other_gone_before(const Peer& peer) {
+  const auto memory = peer.receive<IpcMemoryHandle>();
+  const auto event = peer.receive<IpcEventHandle>();
+  expect_refused("memory that was freed", [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
+  expect_refused("an event that was destroyed", [&] { return Event::from_ipc_handle(event); });
+  const SharedBuffer<int> mine{10};
+  Event recorded{EventOptions{.interprocess = true}};
+  recorded.record(Device{0}.default_stream());
+  peer.send(mine.ipc_handle());
+  peer.send(recorded.ipc_handle());
+  return failures;
+}
+
+// The process that opens does not see the device.
+
+int unseen_device() {
+  if (Device::count() < 2) return finish();
+  const SharedBuffer<int> memory{10, Device{1}};
+  const Peer peer{"other_unseen_device",
+                  {{"RUNNEL_HOST_DEVICES", "1"}, {"STANDIN_DEVICES", "1"}, {"CUDA_VISIBLE_DEVICES", "0"}, {"HIP_VISIBLE_DEVICES", "0"}}};
+  peer.send(memory.ipc_handle());
+  expect(peer.end() == 0, "the other process failed");
+  return finish();
+}
+
+int other_unseen_device(const Peer& peer) {
+  const auto memory = peer.receive<IpcMemoryHandle>();
+  expect_refused("memory of another device", errc::invalid_device, [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
+  return failures;
+}
+
+constexpr std::pair<const char*, int (*)()> cases[] = {
+    {"gone_before", gone_before}, {"memory_and_events", memory_and_events}, {"opened_twice", opened_twice},
+    {"take_turns", take_turns},   {"unseen_device", unseen_device},         {"wrong_handles", wrong_handles},
+};
+constexpr std::pair<const char*, int (*)(const Peer&)> other_sides[] = {
+    {"other_gone_before", other_gone_before},     {"other_memory_and_events", other_memory_and_events},
+    {"other_opened_twice", other_opened_twice},   {"other_take_turns", other_take_turns},
+    {"other_unseen_device", other_unseen_device}, {"other_wrong_handles", other_wrong_handles},
+};
+
+}  // namespace
+
+int process_cases::run_shared_case(int argc, char** argv) {
+  for (const auto& [name, run] : cases)
+    if (argc == 2 && std::strcmp(argv[1], name) == 0) return run();
+  for (const auto& [name, run] : other_sides)
+    if (argc == 4 && std::strcmp(argv[1], name) == 0) return run(Peer{std::atoi(argv[2]), std::atoi(argv[3])});
+  return -1;
+}

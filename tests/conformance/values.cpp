@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values in memory that streams wait for and write.
+#include <cstdint>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using namespace std::chrono_literals;
+
+using Number = std::atomic_ref<std::uint32_t>;
+
+class Values : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped()) return;
+    if (!device().has_stream_memory_operations()) GTEST_SKIP() << "the device has no stream memory operations";
+    numbers_.emplace(16U);
+    std::fill(numbers_->begin(), numbers_->end(), 0U);
+  }
+  void TearDown() override {
+    numbers_.reset();
+    Conformance::TearDown();
+  }
+  /// A location in pinned memory, which is 0 at first.
+  [[nodiscard]] std::uint32_t* place(std::size_t i = 0) { return numbers_->data() + i; }
+  [[nodiscard]] Number number(std::size_t i = 0) { return Number{(*numbers_)[i]}; }
+
+ private:
+  std::optional<PinnedBuffer<std::uint32_t>> numbers_;
+};
+
+class ValuesTwo : public Values {
+ protected:
+  void SetUp() override {
+    if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
+    Values::SetUp();
+  }
+};
+
+TEST_F(Values, WorkWaitsUntilTheHostStoresTheNumber) {
+  Stream stream;
+  Log log;
+  stream.wait_value(place(), 3);
+  log.write(stream, "behind the value");
+  EXPECT_FALSE(stream.synchronize_for(5ms));
+  number().store(2, std::memory_order_release);
+  EXPECT_FALSE(stream.synchronize_for(5ms));
+  EXPECT_EQ(log.size(), 0U);
+  number().store(3, std::memory_order_release);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_EQ(log.size(), 1U);
+}
+
+TEST_F(Values, ANumberThatIsThereAlreadyHoldsNothingUp) {
+  Stream stream;
+  number().store(7, std::memory_order_release);
+  stream.wait_value(place(), 5);
+  stream.wait_value(place(), 7);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+}
+
+TEST_F(Values, TheDifferenceIsCyclic) {
+  Stream stream;
+  number().store(0xFFFFFFFFU, std::memory_order_release);
+  stream.wait_value(place(), 0xFFFFFFFEU);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+  stream.wait_value(place(), 1);
+  EXPECT_FALSE(stream.synchronize_for(5ms));
+  number().store(2, std::memory_order_release);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+}
+
+TEST_F(Values, AWriteComesAfterEarlierWorkAndItsBytes) {
+  constexpr std::size_t count = 100'000;
+  Stream stream;
+  const PinnedBuffer<int> out{count};
+  DeviceBuffer<int> on_device{count, stream};
+  PinnedBuffer<int> back{count};
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  fill(stream, on_device, 6);
+  copy(stream, back, on_device);
+  stream.write_value(place(), 1);
+  EXPECT_EQ(number().load(std::memory_order_acquire), 0U);
+  gate.open();
+  // A query lets a runtime that works only on demand begin.
+  EXPECT_TRUE(eventually([&] { return stream.query() || number().load(std::memory_order_acquire) == 1; }));
+  EXPECT_TRUE(eventually([&] { return number().load(std::memory_order_acquire) == 1; }));
+  EXPECT_EQ(std::count(back.begin(), back.end(), 6), std::ptrdiff_t{count});
+  stream.synchronize();
+}
+
+TEST_F(Values, OneStreamWaitsForWhatAnotherWrites) {
+  Stream writes, waits;
+  Log log;
+  Gate gate;
+  gate.close_on(writes);
+  log.write(writes, "first");
+  writes.write_value(place(1), 9);
+  waits.wait_value(place(1), 9);
+  log.write(waits, "second");
+  EXPECT_FALSE(waits.query());
+  gate.open();
+  EXPECT_TRUE(writes.synchronize_for(patience));
+  EXPECT_TRUE(waits.synchronize_for(patience));
+  EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
+}
+
+TEST_F(Values, TheNumberMayBeInDeviceMemory) {
+  Stream writes, waits;
+  DeviceBuffer<std::uint32_t> numbers{4, writes};
+  fill(writes, numbers, 0U);
+  writes.synchronize();
+  writes.write_value(numbers.data() + 1, 5);
+  waits.wait_value(numbers.data() + 1, 5);
+  std::vector<std::uint32_t> seen(4);
+  copy(waits, seen, numbers);
+  EXPECT_TRUE(waits.synchronize_for(patience));
+  EXPECT_EQ(seen, (std::vector<std::uint32_t>{0, 5, 0, 0}));
+  writes.synchronize();
+}
+
+TEST_F(Values, TheNumberMayBeInRegisteredMemory) {
+  alignas(4096) static std::uint32_t numbers[1024];
+  numbers[3] = 0;
+  const HostRegistration pinned{numbers, sizeof numbers};
+  Stream stream;
+  stream.write_value(numbers + 3, 4);
+  stream.wait_value(numbers + 3, 4);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_EQ(Number{numbers[3]}.load(std::memory_order_acquire), 4U);
+}
+
+TEST_F(Values, DefaultStreamsWaitAndWrite) {
+  number().store(1, std::memory_order_release);
+  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+    stream.wait_value(place(), 1);
+    stream.write_value(place(2), 8);
+    EXPECT_TRUE(stream.synchronize_for(patience));
+    EXPECT_EQ(number(2).exchange(0), 8U);
+  }
+}
+
+TEST_F(Values, ABorrowedStreamWaits) {
+  Stream owner;
+  const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  wrapper.wait_value(place(), 1);
+  EXPECT_FALSE(owner.query());
+  number().store(1, std::memory_order_release);
+  EXPECT_TRUE(owner.synchronize_for(patience));
+}
+
+TEST_F(Values, AStreamThatWaitsMayBeDestroyed) {
+  Event done;
+  {
+    Stream stream;
+    stream.wait_value(place(), 1);
+    stream.write_value(place(1), 2);
+    stream.record_event(done);
+  }
+  EXPECT_FALSE(done.query());
+  number().store(1, std::memory_order_release);
+  EXPECT_TRUE(done.synchronize_for(patience));
+  EXPECT_EQ(number(1).load(std::memory_order_acquire), 2U);
+}
+
+TEST_F(Values, ABlockThatAStreamWaitsOnIsNotHandedOutAgain) {
+  Stream stream;
+  auto block = std::make_unique<PinnedBuffer<std::uint32_t>>(1024U);
+  std::uint32_t* const location = block->data();
+  *location = 0;
+  stream.wait_value(location, 1);
+  block.reset();
+  const PinnedBuffer<std::uint32_t> next{1024U};
+  EXPECT_NE(next.data(), location);
+  Number{*location}.store(1, std::memory_order_release);  // the pool still has the block pinned
+  EXPECT_TRUE(stream.synchronize_for(patience));
+}
+
+TEST_F(Values, ManyRoundsBetweenTwoStreamsAndTheHost) {
+  Stream there, back;
+  for (std::uint32_t i = 1; i <= 200; ++i) {
+    there.wait_value(place(0), i);
+    there.write_value(place(1), i);
+    back.wait_value(place(1), i);
+    back.write_value(place(2), i);
+    number(0).store(i, std::memory_order_release);
+    if (i % 50 == 0) {
+      EXPECT_TRUE(back.synchronize_for(patience));
+      EXPECT_EQ(number(2).load(std::memory_order_acquire), i);
+    }
+  }
+  there.synchronize();
+}
+
+TEST_F(Values, WrongLocationsAreRefused) {
+  Stream stream;
+  std::uint32_t pageable = 0;
+  const ManagedBuffer<std::uint32_t> managed{4};
+  const auto both = [&](const std::uint32_t* location) {
+    const auto waiting = code_of([&] { stream.wait_value(location, 0); });
+    EXPECT_EQ(code_of([&] { stream.write_value(const_cast<std::uint32_t*>(location), 0); }), waiting);
+    return waiting;
+  };
+  EXPECT_EQ(both(nullptr), errc::invalid_argument);
+  EXPECT_EQ(both(reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::byte*>(place()) + 2)), errc::invalid_argument);
+  EXPECT_EQ(both(&pageable), errc::invalid_argument);
+  EXPECT_EQ(both(managed.data()), errc::invalid_argument);
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(Values, ACaptureRefusesThemAndGoesOn) {
+  Stream stream;
+  int ran = 0;
+  const Graph graph = capture(stream, [&] {
+    EXPECT_EQ(code_of([&] { stream.wait_value(place(), 1); }), errc::capture);
+    EXPECT_EQ(code_of([&] { stream.write_value(place(), 1); }), errc::capture);
+    stream.launch_host_func([&] { ++ran; });
+  });
+  graph.launch(stream);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_EQ(ran, 1);
+  EXPECT_EQ(number().load(std::memory_order_acquire), 0U);
+}
+
+TEST_F(Values, AHostFunctionAndAMovedFromStreamAreRefused) {
+  Stream stream;
+  std::error_code code;
+  stream.launch_host_func([&] { code = code_of([&] { stream.wait_value(place(), 0); }); });
+  stream.synchronize();
+  EXPECT_EQ(code, errc::not_permitted);
+  Stream other{std::move(stream)};
+  EXPECT_EQ(code_of([&] { stream.wait_value(place(), 0); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { stream.write_value(place(), 0); }), errc::invalid_handle);
+}
+
+TEST_F(ValuesTwo, StreamsOfTwoDevicesMeetInPinnedMemory) {
+  Stream here{Device{0}}, there{Device{1}};
+  here.wait_value(place(0), 1);
+  here.write_value(place(1), 1);
+  there.write_value(place(0), 1);
+  there.wait_value(place(1), 1);
+  EXPECT_TRUE(there.synchronize_for(patience));
+  EXPECT_TRUE(here.synchronize_for(patience));
+  EXPECT_EQ(Device::current(), Device{0});
+}
+
+using NoValues = Conformance;
+
+TEST_F(NoValues, ADeviceWithoutThemRefuses) {
+  if (device().has_stream_memory_operations()) GTEST_SKIP() << "the device has stream memory operations";
+  Stream stream;
+  PinnedBuffer<std::uint32_t> number{1};
+  EXPECT_EQ(code_of([&] { stream.wait_value(number.data(), 0); }), errc::not_supported);
+  EXPECT_EQ(code_of([&] { stream.write_value(number.data(), 0); }), errc::not_supported);
+  EXPECT_TRUE(runs(stream));
+}
+
+}  // namespace

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views of streams that other code owns.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Views = Conformance;
+using ViewsTwo = TwoDevices;
+
+native::stream numbered(std::uintptr_t number) { return reinterpret_cast<native::stream>(number); }
+
+/// A native stream that no Stream owns, as another library would make it. Copies of the pointer keep it alive.
+struct Foreign {
+  native::stream handle = Stream{}.release();
+  Foreign() = default;
+  Foreign(const Foreign&) = delete;
+  Foreign& operator=(const Foreign&) = delete;
+  ~Foreign() { static_cast<void>(Stream::from_native(handle, Device::current(), Ownership::take)); }
+};
+
+TEST_F(Views, TheHandlesOfDefaultStreamsMeanThem) {
+  EXPECT_EQ(StreamRef::from_native(numbered(0), device()), device().default_stream());
+  EXPECT_EQ(StreamRef::from_native(nullptr, device()), device().default_stream());
+  EXPECT_EQ(StreamRef::from_native(numbered(1), device()), device().default_stream());
+  EXPECT_EQ(StreamRef::from_native(numbered(2), device()), StreamRef::per_thread_default(device()));
+  EXPECT_EQ(StreamRef::from_native(device().default_stream().native()), device().default_stream());
+  const StreamRef own = StreamRef::per_thread_default(device());
+  EXPECT_EQ(StreamRef::from_native(own.native()), own);
+  for (const std::uintptr_t number : {0U, 1U, 2U}) {
+    EXPECT_TRUE(runs(StreamRef::from_native(numbered(number), device())));
+    EXPECT_EQ(code_of([&] { return Stream::from_native(numbered(number), device(), Ownership::borrow); }), errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { return Stream::from_native(numbered(number), device(), Ownership::take); }), errc::invalid_argument);
+  }
+}
+
+TEST_F(Views, AThreadsHandleMeansTheThreadThatAsks) {
+  const StreamRef own = StreamRef::from_native(numbered(2), device());
+  on_thread([&] { EXPECT_NE(StreamRef::from_native(numbered(2), Device{0}), own); });
+}
+
+TEST_F(ViewsTwo, DefaultHandlesAreOfTheNamedDevice) {
+  EXPECT_EQ(StreamRef::from_native(numbered(0), second), second.default_stream());
+  EXPECT_EQ(StreamRef::from_native(numbered(2), second), StreamRef::per_thread_default(second));
+  const DeviceGuard with{second};
+  EXPECT_EQ(StreamRef::from_native(numbered(1)), second.default_stream());
+}
+
+TEST_F(ViewsTwo, AnotherDevicesHandleIsRefused) {
+  const Stream owner{second};
+  EXPECT_EQ(code_of([&] { static_cast<void>(StreamRef::from_native(owner.native(), first)); }), errc::invalid_argument);
+}
+
+TEST_F(Views, AViewOfAStreamIsThatStreamAndEndsWithIt) {
+  std::optional<Stream> owner{std::in_place};
+  const StreamRef view = StreamRef::from_native(owner->native(), device());
+  EXPECT_EQ(view, *owner);
+  EXPECT_TRUE(runs(view));
+  owner.reset();
+  EXPECT_FALSE(view.valid());
+}
+
+TEST_F(Views, AViewOfAForeignHandleNeedsNoStreamObject) {
+  const Foreign foreign;
+  const auto before = live_objects().streams;
+  const StreamRef view = StreamRef::from_native(foreign.handle, device());
+  EXPECT_EQ(live_objects().streams, before);
+  EXPECT_EQ(view, StreamRef::from_native(foreign.handle, device()));
+  EXPECT_EQ(view.native(), foreign.handle);
+  EXPECT_TRUE(runs(view));
+  static_cast<void>(Stream::from_native(foreign.handle, device(), Ownership::borrow));  // ends at once
+  EXPECT_TRUE(view.valid());
+  DeviceBuffer<int> memory{100, view};
+  fill(view, memory, 3);
+  EXPECT_EQ(get(view, memory, 99), 3);
+}
+
+TEST_F(Views, AViewEndsWhenAStreamTakesTheHandleAndEnds) {
+  std::optional<Foreign> foreign{std::in_place};
+  const StreamRef view = StreamRef::from_native(foreign->handle, device());
+  foreign.reset();
+  EXPECT_FALSE(view.valid());
+}
+
+TEST_F(Views, WrappersAndViewsAreOneStream) {
+  const Foreign foreign;
+  const Stream wrapper = Stream::from_native(foreign.handle, device(), Ownership::borrow);
+  const StreamRef view = StreamRef::from_native(foreign.handle, device());
+  EXPECT_EQ(view, wrapper);
+  wrapper.launch_host_func([] { throw 7; });
+  EXPECT_THROW(view.synchronize(), int);
+  wrapper.synchronize();
+}
+
+TEST_F(Views, ManyViewsLeakNothing) {
+  const auto round = [] {
+    const Foreign foreign;  // of a handle that the runtime may give to a Stream next
+    static_cast<void>(StreamRef::from_native(foreign.handle, Device::current()));
+    const Stream stream;
+    static_cast<void>(StreamRef::from_native(stream.native(), Device::current()));
+  };
+  for (int i = 0; i < 2000; ++i) round();
+  const auto heap = heap_in_use();
+  for (int i = 0; i < 10'000; ++i) round();
+  EXPECT_LE(heap_in_use(), heap + heap_slack);
+}
+
+TEST_F(Views, AViewOfAHandleThatIsAnotherStreamsNowHasEnded) {
+  // Other code destroys its stream, and the runtime may give the handle to a new Stream.
+  auto foreign = std::make_unique<Foreign>();
+  const native::stream handle = foreign->handle;
+  const StreamRef view = StreamRef::from_native(handle, device());
+  const Stream unrelated;
+  EXPECT_NE(view, unrelated);
+  foreign.reset();
+  std::vector<Stream> streams(20);
+  for (const Stream& stream : streams) EXPECT_NE(stream, view);
+  EXPECT_FALSE(view.valid());
+}
+
+TEST_F(Views, AForeignStreamKeepsItsOwner) {
+  auto owner = std::make_shared<Foreign>();
+  const std::weak_ptr<Foreign> watched = owner;
+  std::optional<ForeignStream> stream{std::in_place, owner->handle, device(), owner};
+  owner.reset();
+  {
+    const ForeignStream copied = *stream;
+    EXPECT_EQ(copied, *stream);
+    EXPECT_EQ(copied.owner(), stream->owner());
+    EXPECT_TRUE(runs(copied));
+    stream.reset();
+    EXPECT_FALSE(watched.expired());
+    EXPECT_TRUE(copied.valid());
+    EXPECT_TRUE(runs(copied));
+    const StreamRef view = copied;
+    EXPECT_TRUE(view.valid());
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_F(Views, AForeignStreamMayBeADefaultStream) {
+  auto owner = std::make_shared<int>(1);
+  for (const std::uintptr_t number : {0U, 2U}) {
+    const ForeignStream stream{numbered(number), device(), owner};
+    EXPECT_EQ(owner.use_count(), 2);
+    EXPECT_TRUE(runs(stream));
+  }
+  EXPECT_EQ(owner.use_count(), 1);
+  EXPECT_TRUE(device().default_stream().valid());
+}
+
+}  // namespace

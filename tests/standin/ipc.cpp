@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ipc.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "calls.hpp"
+
+namespace standin {
+
+SharedFile make_file(std::size_t size) {
+  const int number = memfd_create("standin", MFD_CLOEXEC);
+  if (number < 0) return {};
+  struct stat found {};
+  if (ftruncate(number, static_cast<off_t>(size)) != 0 || fstat(number, &found) != 0) {
+    close(number);
+    return {};
+  }
+  return {getpid(), number, found.st_ino, size};
+}
+
+int open_file(const SharedFile& file) {
+  const std::string path = "/proc/" + std::to_string(file.process) + "/fd/" + std::to_string(file.number);
+  const int number = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat found {};
+  if (number < 0) return -1;
+  if (fstat(number, &found) == 0 && found.st_ino == file.inode && static_cast<std::uint64_t>(found.st_size) == file.size) return number;
+  close(number);
+  return -1;
+}
+
+void* map_file(int number, std::size_t size, void* place) {
+  void* const mapped = mmap(place, size, PROT_READ | PROT_WRITE, MAP_SHARED | (place != nullptr ? MAP_FIXED : 0), number, 0);
+  return mapped == MAP_FAILED ? nullptr : mapped;
+}
+
+std::shared_ptr<SharedRecords> SharedRecords::make() {
+  const SharedFile file = make_file(sizeof(Page));
+  void* const page = file.number < 0 ? nullptr : map_file(static_cast<int>(file.number), sizeof(Page));
+  return page == nullptr ? nullptr : std::shared_ptr<SharedRecords>{new SharedRecords{file, page}};
+}
+
+std::shared_ptr<SharedRecords> SharedRecords::open(const SharedFile& file) {
+  const int number = file.size == sizeof(Page) ? open_file(file) : -1;
+  if (number < 0) return nullptr;
+  void* const page = map_file(number, sizeof(Page));
+  close(number);
+  return page == nullptr ? nullptr : std::shared_ptr<SharedRecords>{new SharedRecords{{0, -1, 0, 0}, page}};
+}
+
+SharedRecords::~SharedRecords() {
+  munmap(page_, sizeof(Page));
+  if (file_.number >= 0) close(static_cast<int>(file_.number));
+}
+
+void SharedRecords::wait(std::uint64_t number) const {
+  while (!is_done(number)) std::this_thread::sleep_for(std::chrono::microseconds{20});
+}
+
+}  // namespace standin
+
+using namespace standin;
+
+namespace {
+
+/// What a handle consists of. Zeros are no handle.
+struct Content {
+  std::uint64_t kind;  // 1: an event, 2: memory
+  std::int64_t device;
+  SharedFile file;
+};
+
+template <class Handle>
+int write_handle(Handle* handle, const Content& content) {
+  static_assert(sizeof(Content) <= sizeof(Handle));
+  if (content.file.number < 0) return vendor::invalid_value;
+  *handle = {};
+  std::memcpy(handle, &content, sizeof content);
+  return vendor::ok;
+}
+
+/// Reads a handle that is of the current device and of another process.
+template <class Handle>
+int read_handle(const Handle& handle, std::uint64_t kind, Content& content) {
+  std::memcpy(static_cast<void*>(&content), &handle, sizeof content);
+  if (content.kind != kind) return vendor::invalid_value;
+  if (content.file.process == getpid()) return vendor::no_context;
+  return content.device == this_thread().device ? vendor::ok : vendor::invalid_device;
+}
+
+}  // namespace
+
+extern "C" {
+
+vendor::Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, vendor::EventHandle of) {
+  return call([&](Lock&) -> int {
+    const auto event = state().event(of);
+    if (event == nullptr) return vendor::invalid_handle;
+    if (event->shared == nullptr) return vendor::invalid_value;
+    return write_handle(handle, {1, event->device, event->shared->file()});
+  });
+}
+
+vendor::Error API(IpcOpenEventHandle)(vendor::EventHandle* opened, vendor::IpcEventHandle handle) {
+  return call(Call::makes, [&](Lock&) -> int {
+    Content content{};
+    if (const int code = read_handle(handle, 1, content); code != vendor::ok) return code;
+    auto event = std::make_shared<Event>();
+    event->device = this_thread().device;
+    event->shared = SharedRecords::open(content.file);
+    if (event->shared == nullptr) return vendor::invalid_value;
+    *opened = reinterpret_cast<vendor::EventHandle>(state().events.add(std::move(event)));
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory) {
+  return call([&](Lock&) -> int {
+    const Block block = state().blocks.of(memory);
+    if (!block.is_start || block.kind != Memory::device || block.opened) return vendor::invalid_value;
+    return write_handle(handle, {2, block.device, block.file});
+  });
+}
+
+// A handle that is open already is counted once more, and gives the same address.
+vendor::Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handle, unsigned int) {
+  return call(Call::makes, [&](Lock&) -> int {
+    Content content{};
+    if (const int code = read_handle(handle, 2, content); code != vendor::ok) return code;
+    *memory = state().blocks.open(content.file, this_thread().device);
+    return *memory != nullptr ? vendor::ok : vendor::invalid_value;
+  });
+}
+
+vendor::Error API(IpcCloseMemHandle)(void* memory) {
+  return call(Call::releases, [&](Lock&) -> int { return state().blocks.close(memory) ? vendor::ok : vendor::invalid_value; });
+}
+
+}  // extern "C"

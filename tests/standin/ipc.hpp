@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Memory of several processes: what is beneath the handles for other processes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace standin {
+
+/// A file in memory, which another process opens through /proc.
+struct SharedFile {
+  std::int64_t process = 0;
+  std::int64_t number = -1;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  friend auto operator<=>(const SharedFile&, const SharedFile&) = default;
+};
+/// number is -1 if there is no room.
+SharedFile make_file(std::size_t size);
+/// An open file of this process, or -1: the other process or its file is gone.
+int open_file(const SharedFile& file);
+/// Maps an open file at that place, or anywhere if it is null. Null if that fails.
+void* map_file(int number, std::size_t size, void* place = nullptr);
+
+/// The records of an event of several processes.
+class SharedRecords {
+ public:
+  static std::shared_ptr<SharedRecords> make();
+  /// Null if the event is gone.
+  static std::shared_ptr<SharedRecords> open(const SharedFile& file);
+  SharedRecords(const SharedRecords&) = delete;
+  SharedRecords& operator=(const SharedRecords&) = delete;
+  ~SharedRecords();
+
+  [[nodiscard]] const SharedFile& file() const { return file_; }
+  [[nodiscard]] std::uint64_t begin() const { return ++page_->recorded; }
+  void end(std::uint64_t number) const { page_->done[number % places] = number; }
+  [[nodiscard]] std::uint64_t last() const { return page_->recorded; }
+  [[nodiscard]] bool is_done(std::uint64_t number) const { return page_->done[number % places] >= number; }
+  void wait(std::uint64_t number) const;
+
+ private:
+  static constexpr std::size_t places = 1000;
+  struct Page {
+    std::atomic<std::uint64_t> recorded;
+    std::atomic<std::uint64_t> done[places];
+  };
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  SharedRecords(const SharedFile& file, void* page) : file_{file}, page_{static_cast<Page*>(page)} {}
+
+  SharedFile file_;
+  Page* page_;
+};
+
+}  // namespace standin

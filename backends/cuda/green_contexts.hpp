@@ -15,13 +15,13 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Is CUdevResource of 12.4 to 13.0: the driver's functions of version 12.5 take it so. (Toolkits without cuda.h have no name for it.)
+/// Is CUdevResource of 12.4 to 13.0: the driver's functions of version 12.5 take it so. (Toolkits before 12.4 have no name for it.)
 struct GreenResource {
   int type;  // 1: multiprocessors
   unsigned char padding[92];
   unsigned int count;
-  unsigned int least;      // a part has at least so many multiprocessors
-  unsigned int alignment;  // and a multiple of this number
+  unsigned int least;      // a part has at least so many multiprocessors; since 13.0, and 0 before
+  unsigned int alignment;  // and a multiple of this number; the same
   unsigned char rest[36];
 };
 static_assert(sizeof(GreenResource) == 144);
@@ -69,7 +69,8 @@ inline cudaError_t split_device(const GreenFunctions& driver, int device, GreenG
   GreenResource all{};
   int result = driver.get_resource(device, &all, 1);
   if (result != 0) return static_cast<cudaError_t>(result);
-  groups.size = std::max({all.least, all.alignment, 1U});
+  groups.size = std::max({all.least, all.alignment, 1U});  // 1: the driver rounds up
+  if (groups.size > all.count) return cudaErrorNotSupported;
   groups.count = all.count / groups.size;
   groups.list.reset(new (std::nothrow) GreenResource[groups.count + 1]);
   if (groups.list == nullptr) return cudaErrorMemoryAllocation;

@@ -7,6 +7,8 @@
 
 #include "base/sync.hpp"
 
+#include <runnel/config.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

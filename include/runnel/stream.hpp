@@ -76,7 +76,7 @@ class StreamRef {
   [[nodiscard]] static StreamRef per_thread_default(Device device);
 
   ///@{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 mean what they mean to the vendors: 0 and 1
-  ///the
+  /// the
   /// device's default stream, 2 the calling thread's own. All views and Stream objects of one handle are one stream. The view of a Stream's
   /// handle ends with that Stream. Any other view does not end by itself: do not use it once the other code has destroyed its stream
   /// (ForeignStream keeps the owner alive). Without a device the runtime is asked for it; 0, 1 and 2 are of the current device then.

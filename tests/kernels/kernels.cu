@@ -21,6 +21,15 @@ __global__ void busy(long long nanoseconds, int* flag) {
   *flag = 1;
 }
 
+__global__ void note(int* noted) {
+  unsigned multiprocessor = 0;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
+  int flag = 0;
+  const long long begin = clock64();
+  while (clock64() - begin < 300'000) flag = 1;
+  noted[multiprocessor] = flag;
+}
+
 __global__ void trap() { __trap(); }
 
 void require_launched() {
@@ -38,6 +47,12 @@ void launch_double_and_add(runnel::StreamRef stream, int* numbers, std::size_t c
 void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* flag) {
   const runnel::DeviceGuard with{stream.device()};
   busy<<<1, 1, 0, stream.native()>>>(std::chrono::nanoseconds{time}.count(), flag);
+  require_launched();
+}
+
+void launch_note_multiprocessors(runnel::StreamRef stream, int* noted) {
+  const runnel::DeviceGuard with{stream.device()};
+  note<<<2000, 1024, 0, stream.native()>>>(noted);
   require_launched();
 }
 

@@ -21,6 +21,9 @@ KERNEL_BODY void double_and_add(int* numbers, std::size_t i) { numbers[i] = 2 * 
 void launch_double_and_add(runnel::StreamRef stream, int* numbers, std::size_t count);
 /// Keeps one processor of the device busy for `time`, then sets `*flag` to 1.
 void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* flag);
+/// Sets noted[i] to 1 for each multiprocessor i that runs a block of the kernel, which has many blocks of a fifth of a millisecond. On the
+/// host backend it notes the first one.
+void launch_note_multiprocessors(runnel::StreamRef stream, int* noted);
 /// Ends the process's work on the device with an error. Only on a GPU.
 void launch_trap(runnel::StreamRef stream);
 

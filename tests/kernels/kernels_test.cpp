@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <vector>
 
 namespace {
@@ -112,6 +114,58 @@ TEST_F(Kernels, DoNotBlockTheCallerOfALaterPageableCopy) {
   copy(stream, numbers, there);
   stream.synchronize();
   EXPECT_TRUE(all_are(numbers, 11));
+}
+
+/// Which multiprocessors ran a kernel of the stream.
+std::vector<int> multiprocessors_of(StreamRef stream) {
+  std::vector<int> noted(static_cast<std::size_t>(stream.device().multiprocessor_count()));
+  DeviceBuffer<int> there(noted.size(), stream);
+  fill(stream, there, 0);
+  kernels::launch_note_multiprocessors(stream, there.data());
+  copy(stream, noted, there);
+  stream.synchronize();
+  return noted;
+}
+
+TEST_F(Kernels, OfAPartRunOnItsMultiprocessorsOnly) {
+  const Device device{0};
+  const Stream whole;
+  const int all = device.multiprocessor_count();
+  const auto ran_on = [](const std::vector<int>& noted) { return static_cast<int>(std::count(noted.begin(), noted.end(), 1)); };
+  EXPECT_GE(ran_on(multiprocessors_of(whole)), 1);
+  if (!device.has_partitions()) GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
+  const auto [few, more, rest] = partition(device, 16, 24);
+  std::vector<int> uses(static_cast<std::size_t>(all));
+  for (const Partition part : {few, more, rest}) {
+    const Stream stream{device, {.priority = Priority::high, .partition = part}};
+    EXPECT_EQ(stream.multiprocessors(), part.multiprocessors());
+    const std::vector<int> noted = multiprocessors_of(stream);
+    EXPECT_EQ(ran_on(noted), part.multiprocessors());
+    for (std::size_t i = 0; i < uses.size(); ++i) uses[i] += noted[i];
+  }
+  EXPECT_EQ(*std::max_element(uses.begin(), uses.end()), 1) << "two parts share a multiprocessor";
+  EXPECT_EQ(ran_on(multiprocessors_of(whole)), all);
+}
+
+TEST_F(Kernels, WaitForAValueAndAreFollowedByOne) {
+  const Device device{0};
+  if (!device.has_stream_memory_operations()) GTEST_SKIP() << "the device has no stream memory operations";
+  const Stream stream;
+  PinnedBuffer<std::uint32_t> value(2);
+  std::atomic_ref<std::uint32_t> begin{value[0]}, end{value[1]};
+  begin = end = 0;
+  PinnedBuffer<int> result(1);
+  DeviceBuffer<int> there(1, stream);
+  fill(stream, there, 1);
+  stream.wait_value(value.data(), 1);
+  launch_double_and_add(stream, there.data(), 1);
+  copy(stream, result, there);
+  stream.write_value(value.data() + 1, 1);
+  EXPECT_FALSE(stream.query());
+  EXPECT_EQ(end.load(), 0U);
+  begin.store(1, std::memory_order_release);
+  while (end.load(std::memory_order_acquire) == 0) static_cast<void>(stream.query());
+  EXPECT_EQ(result[0], 3);
 }
 
 }  // namespace

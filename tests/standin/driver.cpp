@@ -98,9 +98,11 @@ struct Resource {
   unsigned char rest[36];
 };
 #if __has_include(<cuda.h>) && CUDART_VERSION >= 12040
-static_assert(sizeof(Resource) == sizeof(CUdevResource) && offsetof(Resource, count) == offsetof(CUdevResource, sm.smCount) &&
-              offsetof(Resource, least) == offsetof(CUdevResource, sm.minSmPartitionSize) &&
+static_assert(sizeof(Resource) == sizeof(CUdevResource) && offsetof(Resource, count) == offsetof(CUdevResource, sm.smCount));
+#if CUDART_VERSION >= 13000
+static_assert(offsetof(Resource, least) == offsetof(CUdevResource, sm.minSmPartitionSize) &&
               offsetof(Resource, alignment) == offsetof(CUdevResource, sm.smCoscheduledAlignment));
+#endif
 static_assert(CU_DEV_RESOURCE_TYPE_SM == 1 && CU_GREEN_CTX_DEFAULT_STREAM == 1 && CU_STREAM_NON_BLOCKING == 1);
 #endif
 

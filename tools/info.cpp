@@ -29,6 +29,7 @@ std::string abilities(runnel::Device device) {
   add(device.can_map_host_memory(), "map host memory");
   add(device.has_memory_pools(), "allocate in stream order");
   add(device.has_stream_memory_operations(), "wait for and write values in memory");
+  add(device.has_partitions(), "give streams a part of its multiprocessors");
   add(device.has_pageable_memory_access(), "read pageable memory");
   add(device.pageable_memory_access_uses_host_page_tables(), "share the host's page tables");
   const int count = runnel::Device::count();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many calls of the runtime the library makes. Only a stand-in counts them.
+// How many calls of the runtime the library makes, which only a stand-in counts; and handles that the runtime reuses.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <runnel/runnel.hpp>
 #include <vector>
 
@@ -51,6 +52,46 @@ TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   EXPECT_EQ(calls_of_first(count), calls_of_first(2));
   EXPECT_GE(calls_of_first(2), 1);
   stream.synchronize();
+}
+
+/// Other code destroys its stream, and the runtime gives the handle to a Stream.
+TEST(ForeignHandles, AViewEndsWhenItsHandleIsAnotherStreams) {
+  if (Device::count() == 0) GTEST_SKIP() << Device::why_no_device();
+  const LiveObjects before = live_objects();
+  int reused = 0;
+  for (int i = 0; i < 100; ++i) {
+    cudaStream_t foreign = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithPriority(&foreign, cudaStreamNonBlocking, 0), cudaSuccess);
+    const StreamRef view = StreamRef::from_native(foreign);
+    const Stream wrapper = Stream::from_native(foreign, Ownership::borrow);
+    DeviceBuffer<int> memory{10, view};
+    const PinnedBuffer<int> pinned{10};
+    copy(view, memory, pinned);
+    view.synchronize();
+    ASSERT_EQ(cudaStreamDestroy(foreign), cudaSuccess);
+    const Stream own;
+    EXPECT_NE(own, view);
+    if (own.native() != foreign) continue;
+    ++reused;
+    EXPECT_EQ(wrapper, view);  // as long as it is there, views are
+    EXPECT_EQ(StreamRef::from_native(own.native()), own);
+    memory.set_stream(own);
+  }
+  for (int i = 0; i < 100; ++i) {
+    cudaStream_t foreign = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithPriority(&foreign, cudaStreamNonBlocking, 0), cudaSuccess);
+    const StreamRef view = StreamRef::from_native(foreign);
+    ASSERT_EQ(cudaStreamDestroy(foreign), cudaSuccess);
+    const Stream own;
+    if (own.native() != foreign) continue;
+    ++reused;
+    EXPECT_FALSE(view.valid());
+  }
+  if (std::getenv("STANDIN_REUSE_HANDLES") != nullptr) {
+    EXPECT_EQ(reused, 200);
+  }
+  EXPECT_EQ(live_objects().streams, before.streams);
+  EXPECT_EQ(live_objects().device_blocks, before.device_blocks);
 }
 
 }  // namespace

@@ -155,6 +155,7 @@ std::vector<BadCall> bad_calls() {
       {"has_pageable_memory_access", [](Device d) { static_cast<void>(d.has_pageable_memory_access()); }},
       {"pageable_memory_access_uses_host_page_tables",
        [](Device d) { static_cast<void>(d.pageable_memory_access_uses_host_page_tables()); }},
+      {"has_partitions", [](Device d) { static_cast<void>(d.has_partitions()); }},
       {"has_stream_memory_operations", [](Device d) { static_cast<void>(d.has_stream_memory_operations()); }},
       {"has_memory_pools", [](Device d) { static_cast<void>(d.has_memory_pools()); }},
       {"can_access_peer", [](Device d) { static_cast<void>(d.can_access_peer(Device{0})); }},

@@ -5,11 +5,11 @@
 
 #include <runnel/detail/checking.hpp>
 #include <runnel/detail/host_function.hpp>
+#include <runnel/detail/partition.hpp>
 #include <runnel/detail/refused.hpp>
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/device.hpp>
 #include <runnel/native.hpp>
-#include <runnel/partition.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -42,6 +42,16 @@ void set_current_stream(StreamRef stream);
 
 /// Waits for the current stream.
 inline void synchronize() { current_stream().synchronize(); }
+///@{ As StreamRef::synchronize_for() and synchronize_until() of the current stream.
+template <class Rep, class Period>
+[[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) {
+  return current_stream().synchronize_for(timeout);
+}
+template <class Clock, class Duration>
+[[nodiscard]] bool synchronize_until(std::chrono::time_point<Clock, Duration> time) {
+  return current_stream().synchronize_until(time);
+}
+///@}
 /// The same, but throws nothing, as StreamRef::synchronize(code).
 void synchronize(std::error_code& code) noexcept;
 

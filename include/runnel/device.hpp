@@ -3,7 +3,9 @@
 #pragma once
 
 #include <runnel/config.hpp>
+#include <runnel/detail/deadline.hpp>
 
+#include <chrono>
 #include <compare>
 #include <cstddef>
 #include <iosfwd>
@@ -124,6 +126,17 @@ class Device {
   auto synchronize(ErrorCode& code) const noexcept -> decltype(set_by_synchronize(code, *this)) {
     return set_by_synchronize(code, *this);
   }
+  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. A thread of the library waits in its place, and goes
+  /// on until the device is done.
+  template <class Rep, class Period>
+  [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
+    return synchronize_to(detail::deadline_after(timeout));
+  }
+  /// The same until a point in time of any clock.
+  template <class Clock, class Duration>
+  [[nodiscard]] bool synchronize_until(std::chrono::time_point<Clock, Duration> time) const {
+    return synchronize_to(detail::deadline_at(time));
+  }
   /// The device's default stream: the platform's null stream, which orders with streams made `blocking`.
   [[nodiscard]] StreamRef default_stream() const;
 
@@ -139,6 +152,7 @@ class Device {
   friend std::string to_string(Device device) { return "Device(" + std::to_string(device.ordinal_) + ")"; }
 
  private:
+  [[nodiscard]] bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
   int ordinal_;
 };
 

@@ -28,6 +28,7 @@ struct EventOptions {
 namespace detail {
 
 struct Slot;
+struct Completion;
 
 /// The verbs of `Event` and `TimedEvent`.
 class EventBase {
@@ -51,7 +52,20 @@ class EventBase {
   /// As synchronize(), but waits at most `timeout`: false if the time ran out first.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
-    return synchronize_until(deadline_after(timeout));
+    return synchronize_to(deadline_after(timeout));
+  }
+  /// The same until a point in time of any clock.
+  template <class Clock, class Duration>
+  [[nodiscard]] bool synchronize_until(std::chrono::time_point<Clock, Duration> time) const {
+    return synchronize_to(deadline_at(time));
+  }
+
+  /// As StreamRef::on_complete(), for the work that the event has recorded at this moment: it may be recorded again or destroyed at once,
+  /// unless its handle is borrowed or is released. An event knows of no host function: the outcome is the runtime's alone. An exception
+  /// that leaves the function ends the program. Needs <runnel/completion.hpp>.
+  template <class F>
+  auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
+    return call_on_complete(*this, std::forward<F>(function));
   }
 
   /// The vendor's handle; null until the first record.
@@ -96,15 +110,17 @@ class EventBase {
   void require_valid(const char* operation) const;
   /// What the host may ask about; null if nothing was recorded. @throws errc::capture for an event that was recorded in a capture
   [[nodiscard]] native::event handle_for_host(const char* operation) const;
+  friend void submit_completion(const EventBase& event, Completion* completion);
   void record_on_fresh(Slot& slot);
   void discard() noexcept;
   void give_away(native::event event, int device) const noexcept;
-  bool synchronize_until(std::chrono::steady_clock::time_point deadline) const;
+  bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
 
   // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
   std::atomic<native::event> handle_{};
   std::atomic<bool> recorded_{false};
-  std::atomic<bool> captured_{false};  // recorded in a capture
+  std::atomic<bool> captured_{false};         // recorded in a capture
+  mutable std::atomic<bool> watched_{false};  // the watcher may still query the handle
   std::atomic<short> device_{-1};
   EventOptions options_;
   bool timed_;

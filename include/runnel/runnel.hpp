@@ -23,6 +23,7 @@
 /// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
 /// | process data larger than the device | overlap.hpp |
 /// | record work once and launch it many times | graph.hpp |
+/// | be told of completion without waiting | completion.hpp; coroutine.hpp is not in this header |
 /// | handle errors | error.hpp |
 /// | use handles of other libraries | native.hpp, foreign_stream.hpp, `from_native` of `StreamRef`, `Stream` and `Event` |
 /// | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` |
@@ -33,6 +34,7 @@
 /// README.md shows a whole program; docs/index.md lists the guides.
 #pragma once
 
+#include <runnel/completion.hpp>
 #include <runnel/config.hpp>
 #include <runnel/copy.hpp>
 #include <runnel/copy_batch.hpp>

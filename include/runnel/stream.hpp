@@ -117,7 +117,29 @@ class StreamRef {
   /// As synchronize(), but waits at most `timeout`: false if the time ran out first.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
-    return synchronize_until(detail::deadline_after(timeout));
+    return synchronize_to(detail::deadline_after(timeout));
+  }
+  /// The same until a point in time of any clock.
+  template <class Clock, class Duration>
+  [[nodiscard]] bool synchronize_until(std::chrono::time_point<Clock, Duration> time) const {
+    return synchronize_to(detail::deadline_at(time));
+  }
+
+  /// Calls `function(const Outcome&)` once, on a thread of the library, when everything submitted so far is complete or has failed, in the
+  /// order of the calls. Nothing is enqueued that later work waits for. The outcome is what `synchronize()` would throw: an error of the
+  /// runtime, also where a lost device skips host functions, or the first exception of a host function, which `synchronize()` throws all
+  /// the same. The function may use streams. It must not wait for another completion function, because one thread calls them all. The
+  /// stream's next `synchronize()` throws the first exception that leaves it. Nothing is called in a forked child, nor once the process
+  /// exits. If on_complete() throws, the function is never called. Needs <runnel/completion.hpp>.
+  /// @throws errc::capture for a stream that is being captured; errc::invalid_argument for a null function
+  template <class F>
+  auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
+    return call_on_complete(*this, std::forward<F>(function));
+  }
+  /// A Future of everything submitted so far, with the outcome that `on_complete()` gets. Needs <runnel/completion.hpp>.
+  template <class View = StreamRef>
+  [[nodiscard]] auto future() const -> decltype(future_of(View{*this})) {
+    return future_of(View{*this});
   }
 
   /// Work submitted to this stream from now on runs after the work that `event` has recorded at this moment. An event that was never
@@ -200,7 +222,7 @@ class StreamRef {
       detail::throw_dead_stream(id_);
     return *slot_;
   }
-  bool synchronize_until(std::chrono::steady_clock::time_point deadline) const;
+  bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
   void declare(detail::MemoryAccess access, const void* pointer, std::size_t bytes, const MemoryKind* kind = nullptr) const {
     if (detail::is_checking()) [[unlikely]]
       detail::declare_access(slot_, id_, access, pointer, bytes, kind);

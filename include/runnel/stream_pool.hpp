@@ -5,8 +5,10 @@
 #include <runnel/device.hpp>
 #include <runnel/stream.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -76,6 +78,16 @@ class StreamPool {
 
   /// Leases the stream that came back first; if none is there, the pool creates one. @throws errc::pool_exhausted at `options.max`
   [[nodiscard]] StreamLease acquire();
+  /// As acquire(), but at `options.max` waits at most `timeout` until a stream comes back; nothing if the time ran out first.
+  template <class Rep, class Period>
+  [[nodiscard]] std::optional<StreamLease> acquire_for(std::chrono::duration<Rep, Period> timeout) {
+    return acquire_to(detail::deadline_after(timeout));
+  }
+  /// The same until a point in time of any clock.
+  template <class Clock, class Duration>
+  [[nodiscard]] std::optional<StreamLease> acquire_until(std::chrono::time_point<Clock, Duration> time) {
+    return acquire_to(detail::deadline_at(time));
+  }
 
   /// The device of all the pool's streams.
   [[nodiscard]] Device device() const;
@@ -88,6 +100,7 @@ class StreamPool {
 
  private:
   [[nodiscard]] detail::StreamPoolState& state() const;
+  [[nodiscard]] std::optional<StreamLease> acquire_to(std::chrono::steady_clock::time_point deadline);
   detail::StreamPoolState* state_;
 };
 

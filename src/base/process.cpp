@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
+#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
 
@@ -11,6 +12,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +35,8 @@ constinit sync::Atomic<Phase> phase{Phase::unused};
 constinit sync::Atomic<pid_t> starting_process{0};
 constinit sync::Atomic<pid_t> exiting_thread{0};
 constinit sync::Atomic<void (*)() noexcept> fork_hook{nullptr};
+constinit std::array<sync::Atomic<void (*)() noexcept>, 4> exit_hooks{};
+constinit sync::Atomic<std::size_t> exit_hook_count{0};
 
 struct Backlog {
   sync::Mutex mutex;
@@ -50,7 +55,10 @@ void set_phase(Phase next) noexcept {
 
 void begin_exit() noexcept {
   exiting_thread.store(gettid(), std::memory_order_relaxed);
-  if (phase.load(std::memory_order_relaxed) == Phase::live) set_phase(Phase::exiting);
+  if (phase.load(std::memory_order_relaxed) != Phase::live) return;
+  set_phase(Phase::exiting);
+  for (const auto& each : exit_hooks)
+    if (const auto call = each.load(std::memory_order_acquire)) call();
 }
 
 void become_forked_child() noexcept {
@@ -76,6 +84,8 @@ void start(const char* operation) {
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
   if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
     if (is_check_demanded()) checking.store(true, __ATOMIC_RELAXED);
+    read_hang_limit();
+    if (are_hangs_reported()) attention.fetch_or(attention_notes, std::memory_order_relaxed);
     pthread_atfork(nullptr, nullptr, become_forked_child);
     std::atexit(begin_exit);
     set_phase(Phase::live);
@@ -101,6 +111,9 @@ void drain_backlog() noexcept {
 
 }  // namespace
 
+void call_at_exit(void (*hook)() noexcept) noexcept {
+  exit_hooks[exit_hook_count.fetch_add(1, std::memory_order_relaxed)].store(hook, std::memory_order_release);
+}
 void call_in_forked_child(void (*hook)() noexcept) noexcept { fork_hook.store(hook, std::memory_order_release); }
 
 void throw_forked(const char* operation) {
@@ -117,7 +130,7 @@ void enter_slowly(const char* operation) {
       start(operation);
       break;
     case Phase::live:
-      drain_backlog();
+      if ((attention.load(std::memory_order_relaxed) & attention_backlog) != 0) drain_backlog();
       break;
     case Phase::forked:
       throw_forked(operation);
@@ -131,7 +144,7 @@ Release release_mode() noexcept {
   switch (phase.load(std::memory_order_acquire)) {
     case Phase::live:
       if (in_host_function) return Release::later;
-      if (attention.load(std::memory_order_relaxed) != 0) drain_backlog();
+      if ((attention.load(std::memory_order_relaxed) & attention_backlog) != 0) drain_backlog();
       return Release::now;
     default:
       return Release::never;

@@ -15,6 +15,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 inline constexpr unsigned attention_phase = 1;    // first use, a forked child, or exit
 inline constexpr unsigned attention_backlog = 2;  // objects wait to be destroyed
 inline constexpr unsigned attention_forked = 4;   // this is a forked child; set together with attention_phase
+inline constexpr unsigned attention_notes = 8;    // operations are noted for a report about a wait that lasts long
 extern constinit sync::Atomic<unsigned> attention;
 /// True while the calling thread runs a host function.
 extern thread_local constinit bool in_host_function;
@@ -54,6 +55,8 @@ void postpone(Postponed item) noexcept;
 /// Calls `item.release` now, later or never, according to release_mode().
 void release(const Postponed& item) noexcept;
 
+/// Adds a function to call where the process begins to exit, on the thread that exits. Requires: there are at most four.
+void call_at_exit(void (*hook)() noexcept) noexcept;
 /// Sets the function to call in a forked child of a process that had used the runtime. There is one: a second call replaces the first.
 void call_in_forked_child(void (*hook)() noexcept) noexcept;
 

@@ -8,6 +8,7 @@
 #include "copy/transfer.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
+#include "stream/enter_stream.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
@@ -37,8 +38,7 @@ struct CopyCall {
 
  private:
   [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {
-    enter(operation);
-    Slot& slot = live_slot(stream);
+    Slot& slot = enter_stream(stream, operation);
     require_own_thread(slot, operation);
     return slot;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/device.hpp>
 
+#include "base/hang_report.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
 #include "base/sync.hpp"
@@ -334,9 +335,11 @@ void Device::disable_peer_access(Device peer) const {
 
 void Device::synchronize() const {
   const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
-  if (detail::are_captures_open(ordinal_)) [[unlikely]]
-    detail::throw_error(errc::capture, call.operation(), "a stream of the device is being captured, and the wait would break the capture");
-  call.check(backend::device_synchronize());
+  detail::refuse_wait_in_capture(ordinal_, call.operation());
+  {
+    const detail::WatchedWait watched{call.operation(), -1 - ordinal_};
+    call.check(backend::device_synchronize());
+  }
   if (detail::is_checking()) checker::host_waited_for_device(call.device());
 }
 

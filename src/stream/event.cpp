@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/hang_report.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
@@ -13,6 +14,7 @@
 #include "stream/ipc.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/stream_call.hpp"
+#include "stream/watcher.hpp"
 
 #include <cmath>
 #include <mutex>
@@ -55,6 +57,7 @@ EventBase::EventBase(EventBase&& other) noexcept
     : handle_{other.handle_.exchange({}, std::memory_order_relaxed)},
       recorded_{other.recorded_.exchange(false, std::memory_order_relaxed)},
       captured_{other.captured_.load(std::memory_order_relaxed)},
+      watched_{other.watched_.exchange(false, std::memory_order_relaxed)},
       device_{other.device_.load(std::memory_order_relaxed)},
       options_{other.options_},
       timed_{other.timed_},
@@ -68,6 +71,7 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
   handle_.store(other.handle_.exchange({}, std::memory_order_relaxed), std::memory_order_relaxed);
   recorded_.store(other.recorded_.exchange(false, std::memory_order_relaxed), std::memory_order_relaxed);
   captured_.store(other.captured_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  watched_.store(other.watched_.exchange(false, std::memory_order_relaxed), std::memory_order_relaxed);
   device_.store(other.device_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   options_ = other.options_;
   shared_ = other.shared_;
@@ -87,10 +91,13 @@ void EventBase::discard() noexcept {
 
 /// Requires: the handle is not borrowed.
 void EventBase::give_away(native::event event, int device) const noexcept {
+  const backend::EventKind kind = kind_of(timed_, options_);
+  const bool to_destroy = origin_ == Origin::taken || timed_ || kind.blocking_wait || kind.interprocess;
+  if (watched_.exchange(false, std::memory_order_acq_rel) && !is_forked_child() && watcher().take_event(event, device, to_destroy)) return;
   if (origin_ == Origin::taken)
     destroy_event(event, device);
   else
-    return_event(event, device, kind_of(timed_, options_));
+    return_event(event, device, kind);
 }
 
 void EventBase::require_valid(const char* operation) const {
@@ -112,7 +119,8 @@ void EventBase::record_on_fresh(Slot& slot) {
   const std::lock_guard lock{changing};
   const native::event old = handle_.load(std::memory_order_relaxed);
   const int old_device = device_.load(std::memory_order_relaxed);
-  if (old != nullptr && old_device == slot.device) return check(backend::event_record(old, slot.handle), operation);
+  const bool is_free = old_device == slot.device && (!watched_.load(std::memory_order_acquire) || origin_ == Origin::borrowed);
+  if (old != nullptr && is_free) return check(backend::event_record(old, slot.handle), operation);
   if (old != nullptr && origin_ == Origin::borrowed)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
   if (old != nullptr && shared_)
@@ -134,11 +142,12 @@ void EventBase::record_on_fresh(Slot& slot) {
 
 void EventBase::record(StreamRef stream) {
   constexpr const char* operation = "record an event";
-  enter(operation);
+  Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
-  const StreamCall call{live_slot(stream), operation};
+  const StreamCall call{slot, operation};
   const native::event event = handle_.load(std::memory_order_acquire);
-  if (event != nullptr && device_.load(std::memory_order_relaxed) == call.slot().device) [[likely]]
+  if (event != nullptr && device_.load(std::memory_order_relaxed) == call.slot().device && !watched_.load(std::memory_order_relaxed))
+      [[likely]]
     call.check(backend::event_record(event, call.handle()));
   else
     record_on_fresh(call.slot());
@@ -159,14 +168,18 @@ void EventBase::synchronize() const {
   enter(operation);
   const native::event event = handle_for_host(operation);
   if (event == nullptr) return;
-  check(backend::event_synchronize(event), operation);
+  {
+    const WatchedWait watched{operation};
+    check(backend::event_synchronize(event), operation);
+  }
   tell_complete(event);
 }
 
-bool EventBase::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
+bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
   const native::event event = handle_for_host(operation);
+  const WatchedWait watched{operation};
   return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
 }
 

@@ -27,7 +27,7 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
 /// Lets no exception reach the runtime, which calls this.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
-  const StreamUse stream = called.graph.launched_by(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
+  const auto [first, stream, epoch] = called.graph.launch_of(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
   OwnedFunction function = called.take();
   if (function == nullptr) return;
   in_host_function = true;
@@ -35,7 +35,7 @@ void GraphFunctions::run(void* data) noexcept {
   try {
     function->run(*function);
   } catch (...) {
-    keep_failure(stream.slot, stream.id, std::current_exception(), 0);
+    keep_failure(stream.slot, stream.id, {.exception = std::current_exception(), .epoch = epoch});
   }
   in_host_function = false;
   called.function.store(function.release(), std::memory_order_release);
@@ -45,10 +45,10 @@ void GraphFunctions::discard() noexcept {
   for (Function& each : functions_) static_cast<void>(each.take());
 }
 
-StreamUse GraphFunctions::launched_by(std::uint64_t number) noexcept {
+GraphFunctions::Launches GraphFunctions::launch_of(std::uint64_t number) noexcept {
   const std::lock_guard lock{lock_};
   const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
-  return std::prev(later)->stream;
+  return *std::prev(later);
 }
 
 /// Requires: the lock is held.
@@ -59,10 +59,11 @@ void GraphFunctions::forget_old_launches() noexcept {
 }
 
 void GraphFunctions::begin_launch(StreamUse stream) {
+  const std::uint64_t epoch = stream.slot->completions.load(std::memory_order_relaxed);
   const std::lock_guard lock{lock_};
-  if (launches_.empty() || launches_.back().stream != stream) {
+  if (launches_.empty() || launches_.back().stream != stream || launches_.back().epoch != epoch) {
     forget_old_launches();
-    launches_.push_back({count_ + 1, stream});
+    launches_.push_back({count_ + 1, stream, epoch});
   }
   ++count_;
 }

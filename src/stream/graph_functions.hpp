@@ -52,9 +52,10 @@ class GraphFunctions {
   struct Launches {
     std::uint64_t first;
     StreamUse stream;
+    std::uint64_t epoch;  // Slot::completions
   };
   static void run(void* function) noexcept;
-  [[nodiscard]] StreamUse launched_by(std::uint64_t number) noexcept;
+  [[nodiscard]] Launches launch_of(std::uint64_t number) noexcept;
   void forget_old_launches() noexcept;
 
   sync::Mutex capturing_;  // guards the list while it grows: threads may submit to several streams of one capture

@@ -36,12 +36,13 @@ void run_and_destroy(OwnedFunction function) noexcept {
   StreamSlot* const slot = function->slot;
   const std::uint64_t id = function->id;
   const std::uint64_t label = function->label;
+  const std::uint64_t epoch = function->epoch;
   in_host_function = true;
   checker::host_function_stream = id;
   try {
     function->run(*function);
   } catch (...) {
-    keep_failure(slot, id, std::current_exception(), label);
+    keep_failure(slot, id, {std::current_exception(), label, epoch});
   }
   function.reset();
   in_host_function = false;
@@ -125,6 +126,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   function->slot = base;
   function->id = id;
   function->label = host_function_label;
+  function->epoch = call.slot().completions.load(std::memory_order_relaxed);
   if (is_capturing(call.slot(), call.operation())) [[unlikely]]
     return capture_function(call, std::move(function));
   call.check(launch_native(call.handle(), call.slot().device, function));

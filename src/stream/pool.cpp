@@ -2,6 +2,8 @@
 #include <runnel/stream_pool.hpp>
 
 #include "base/check.hpp"
+#include "base/hang_report.hpp"
+#include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
@@ -124,6 +126,20 @@ StreamLease StreamPool::acquire() {
   const std::optional<StreamRef> idle = detail::try_acquire(pool);
   const StreamRef stream = idle ? *idle : detail::add_stream(pool, true);
   return {stream, detail::Access::slot(stream), &pool};
+}
+
+std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::time_point deadline) {
+  detail::enter(detail::acquire_operation);  // a host function must not wait for what only its own stream may bring back
+  detail::StreamPoolState& pool = state();
+  try {
+    return acquire();
+  } catch (const Error& error) {
+    if (error.code() != errc::pool_exhausted) throw;
+  }
+  const detail::WatchedWait watched{detail::acquire_operation};
+  std::optional<StreamRef> stream;
+  if (!detail::poll_until(deadline, [&] { return (stream = detail::try_acquire(pool)).has_value(); })) return std::nullopt;
+  return StreamLease{*stream, detail::Access::slot(*stream), &pool};
 }
 
 Device StreamPool::device() const { return state().device; }

@@ -6,10 +6,12 @@
 #include "stream/event_pool.hpp"
 #include "stream/handle_table.hpp"
 #include "stream/uses.hpp"
+#include "stream/watcher.hpp"
 
 #include <runnel/detail/backend.hpp>
 
 #include <array>
+#include <cstddef>
 #include <mutex>
 #include <utility>
 
@@ -268,6 +270,24 @@ void finish_slot(Slot& slot) noexcept {
     make_free(slot);
 }
 
+std::vector<LiveStream> live_streams() {
+  std::vector<LiveStream> found;
+  const auto for_each_batch = [](auto&& call) {
+    const std::lock_guard lock{slots_lock};
+    for (SlotBatch* batch = batches; batch != nullptr; batch = batch->next) call(*batch);
+  };
+  std::size_t most = 0;
+  for_each_batch([&](SlotBatch& batch) { most += batch.slots.size(); });
+  found.reserve(most);  // nothing is allocated while the lock is held
+  for_each_batch([&](SlotBatch& batch) {
+    for (Slot& slot : batch.slots) {
+      const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
+      if (slot.state == SlotState::live && id != 0 && found.size() < most) found.push_back({&slot, id});
+    }
+  });
+  return found;
+}
+
 Slot& live_slot(StreamRef stream) {
   StreamSlot* const slot = Access::slot(stream);
   if (!is_live(slot, stream.id())) [[unlikely]]
@@ -275,8 +295,9 @@ Slot& live_slot(StreamRef stream) {
   return static_cast<Slot&>(*slot);
 }
 
-void keep_failure(StreamSlot* base, std::uint64_t id, std::exception_ptr failure, std::uint64_t label) noexcept {
-  Slot& slot = static_cast<Slot&>(*base);
+namespace {
+
+void keep_first(Slot& slot, std::uint64_t id, const Failure& failure) noexcept {
   const std::lock_guard lock{slots_lock};
   if (id < slot.first_id) return;
   Slot* keeper = &slot;
@@ -284,7 +305,21 @@ void keep_failure(StreamSlot* base, std::uint64_t id, std::exception_ptr failure
     table.for_each(slot.handle, [&](Slot& each) {
       if (each.state == SlotState::live) keeper = &each;
     });
-  if (keeper->failure == nullptr) put_failure(*keeper, std::move(failure), label);
+  if (keeper->failure == nullptr) put_failure(*keeper, failure.exception, failure.label);
+}
+
+}  // namespace
+
+void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept {
+  keep_first(static_cast<Slot&>(*slot), id, failure);
+  watcher().note_failure(id, failure);  // last: what is submitted from now on finds the exception in the slot
+}
+
+std::exception_ptr kept_failure(Slot& slot) noexcept {
+  if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
+    return nullptr;
+  const std::lock_guard lock{slots_lock};
+  return slot.failure;
 }
 
 void deliver_failure(Slot& slot) {

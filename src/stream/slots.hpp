@@ -8,8 +8,10 @@
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/stream.hpp>
 
+#include <array>
 #include <cstdint>
 #include <exception>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -25,12 +27,32 @@ enum class SlotState : unsigned char {
   ended,    // its native stream was destroyed, but Stream objects still refer to it
 };
 
+struct Completion;
+
+/// The last operations of a stream, the oldest at `next`. Written only if waits that last long are reported. Several threads may write at
+/// once: then a report may mix two operations.
+struct OperationNotes {
+  struct Note {
+    sync::Atomic<const char*> operation{nullptr};
+    sync::Atomic<std::uint64_t> stream{0};  // its id: another stream may have had the slot
+    sync::Atomic<std::uint64_t> other{0};   // id of a stream that was waited for
+    sync::Atomic<sync::Clock::rep> time{0};
+  };
+  std::array<Note, 4> all{};
+  sync::Atomic<std::uint32_t> next{0};
+};
+
 struct Slot : StreamSlot {
   /// The event that `wait_stream` records here, again and again. A thread that finds it busy takes one from the pool.
   native::event wait_event{};
   sync::Atomic<bool> wait_event_busy{false};
 
   sync::Atomic<bool> has_failure{false};
+
+  /// How many completions were submitted (watcher.hpp). A host function keeps the number of its launch: it belongs to later ones only.
+  sync::Atomic<std::uint64_t> completions{0};
+  sync::Atomic<bool> completion_busy{false};
+  Completion* last_completion = nullptr;  // the watcher's
 
   // The lock in slots.cpp guards the following members, up to next_free.
   static constexpr std::uint64_t none = ~std::uint64_t{0};
@@ -45,7 +67,9 @@ struct Slot : StreamSlot {
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
-  const PartitionData* part = nullptr;       // of the device, if the stream was made with one
+  const PartitionData* part = nullptr;  // of the device, if the stream was made with one
+  OperationNotes notes;
+
   const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
   sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
@@ -96,13 +120,28 @@ void disown(Slot& slot) noexcept;
 /// The last step of retiring a slot: it rests, or it becomes free as soon as no Stream refers to it.
 void finish_slot(Slot& slot) noexcept;
 
+struct LiveStream {
+  Slot* slot;
+  std::uint64_t id;
+};
+/// All streams that the library knows of at this moment. @throws std::bad_alloc
+[[nodiscard]] std::vector<LiveStream> live_streams();
+
 /// The slot behind a view. @throws errc::invalid_handle if the view's stream has ended
 [[nodiscard]] Slot& live_slot(StreamRef stream);
 [[nodiscard]] StreamRef default_stream_of(int device);
 
+/// An exception that leaves work of a stream.
+struct Failure {
+  std::exception_ptr exception;
+  std::uint64_t label = 0;  // host_function_label
+  std::uint64_t epoch = 0;  // Slot::completions when the work was submitted
+};
 /// Keeps the first exception for the stream with that id, if its native stream may still exist. The stream's Stream objects deliver it, or
-/// the next wrapper of the same handle.
-void keep_failure(StreamSlot* slot, std::uint64_t id, std::exception_ptr failure, std::uint64_t label) noexcept;
+/// the next wrapper of the same handle. Completions of the work get it in any case.
+void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
+/// The exception that the next synchronize() will throw; null if there is none.
+[[nodiscard]] std::exception_ptr kept_failure(Slot& slot) noexcept;
 /// Throws the exception that is kept for the stream, once.
 void deliver_failure(Slot& slot);
 /// The same, only for an exception with that label.

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/hang_report.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
@@ -44,9 +45,13 @@ void refuse_in_capture(const StreamCall& call) { refuse_in_capture(call.slot(), 
 /// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device
 /// current again.
 Slot& synchronize_slot(StreamRef stream) {
-  const StreamCall call{stream, waiting};
+  enter(waiting);
+  const StreamCall call{live_slot(stream), waiting};
   refuse_in_capture(call);
-  call.check(backend::stream_synchronize(call.handle()));
+  {
+    const WatchedWait watched{waiting, static_cast<std::int64_t>(stream.id())};
+    call.check(backend::stream_synchronize(call.handle()));
+  }
   tell_complete(call.slot());
   complete_requested_mark(call.slot());
   return call.slot();
@@ -54,7 +59,8 @@ Slot& synchronize_slot(StreamRef stream) {
 
 /// The slot of a stream that the host may wait for.
 Slot& waitable_slot(StreamRef stream) {
-  const StreamCall call{stream, waiting};
+  enter(waiting);
+  const StreamCall call{live_slot(stream), waiting};
   refuse_in_capture(call);
   return call.slot();
 }
@@ -258,7 +264,11 @@ bool StreamRef::is_capturing() const {
   return detail::is_capturing(call.slot(), call.operation());
 }
 
-bool StreamRef::query() const { return detail::poll(detail::StreamCall{*this, "ask whether a stream has finished"}); }
+bool StreamRef::query() const {
+  constexpr const char* operation = "ask whether a stream has finished";
+  detail::enter(operation);
+  return detail::poll(detail::StreamCall{detail::live_slot(*this), operation});
+}
 
 void StreamRef::synchronize() const {
   detail::Slot& slot = detail::synchronize_slot(*this);
@@ -273,8 +283,9 @@ void set_by_synchronize(std::error_code& code, StreamRef stream) noexcept {
   });
 }
 
-bool StreamRef::synchronize_until(std::chrono::steady_clock::time_point deadline) const {
+bool StreamRef::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
   detail::Slot& slot = detail::waitable_slot(*this);
+  const detail::WatchedWait watched{detail::waiting, static_cast<std::int64_t>(id())};
   if (!detail::poll_until(deadline, [&] { return detail::poll(detail::StreamCall{slot, detail::waiting}); })) return false;
   detail::deliver_failure(slot);
   return true;
@@ -284,8 +295,7 @@ namespace {
 
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
-  detail::enter(operation);
-  detail::Slot& slot = detail::live_slot(stream);
+  detail::Slot& slot = detail::enter_stream(stream, operation);
   const native::event handle = detail::recorded_event(event, operation);
   if (handle != nullptr) detail::StreamCall{slot, operation}.wait_for(handle);  // an event that was never recorded is complete
 }
@@ -331,8 +341,7 @@ void StreamRef::wait_event(const TimedEvent& event) const { make_wait(*this, eve
 
 void StreamRef::wait_stream(StreamRef other) const {
   constexpr const char* operation = "make a stream wait for another";
-  detail::enter(operation);
-  detail::Slot& waiting = detail::live_slot(*this);
+  detail::Slot& waiting = detail::enter_stream(*this, operation, other);
   detail::Slot& awaited = detail::live_slot(other);
   if (&waiting == &awaited) return;
   const WaitEvent event{awaited, operation};

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "stream/checked.hpp"
+#include "stream/enter_stream.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_device.hpp"
 
@@ -17,7 +18,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 class StreamCall {
  public:
   /// `operation` must be a literal, as in "wait for a stream".
-  StreamCall(StreamRef stream, const char* operation) : StreamCall{enter_and_find(stream, operation), operation} {}
+  StreamCall(StreamRef stream, const char* operation) : StreamCall{enter_stream(stream, operation), operation} {}
   /// Requires: enter() was called, and the slot is live.
   StreamCall(Slot& slot, const char* operation) : operation_{operation}, slot_{slot}, device_{slot, operation} {}
 
@@ -37,11 +38,6 @@ class StreamCall {
   }
 
  private:
-  [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {
-    enter(operation);
-    return live_slot(stream);
-  }
-
   const char* operation_;
   Slot& slot_;
   StreamDevice device_;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../support/eventually.hpp"
 #include "../support/process.hpp"
 #include "process_cases.hpp"
 
@@ -145,6 +146,36 @@ int exit_with_a_value_that_never_comes() {
   number[0] = 0;
   if (stream.device().has_stream_memory_operations()) stream.wait_value(number.data(), 1);
   stream.launch_host_func([] {});
+  return finish();
+}
+
+int exit_with_pending_completions() {
+  static Stream stream;
+  static Event event;
+  hold(stream);
+  event.record(stream);
+  stream.on_complete([](const Outcome&) { std::puts("failed: a completion function ran that is behind the closed gate"); });
+  event.on_complete([](const Outcome&) { std::puts("failed: the event has not happened"); });
+  static const Future future = stream.future();
+  expect(!future.wait_for(std::chrono::milliseconds{1}), "the gate is closed");
+  return finish();
+}
+
+int exit_from_a_completion_function() {
+  static Stream stream;
+  std::promise<void>& never = *new std::promise<void>;  // never set, and never destroyed
+  stream.on_complete([](const Outcome&) { std::exit(finish() + 7); });
+  never.get_future().wait();
+  return 1;
+}
+
+int exit_beside_busy_completions() {
+  const Stream& stream = *new Stream;  // never destroyed: the thread uses it until the process ends
+  static std::atomic<long> told{0};
+  std::thread{[&stream] {
+    for (;;) stream.on_complete([](const Outcome&) { ++told; });
+  }}.detach();
+  while (told < 100) std::this_thread::yield();
   return finish();
 }
 
@@ -312,6 +343,98 @@ int fork_beside_busy_threads() {
   return finish();
 }
 
+int use_completions_in_the_child(const Stream& stream, const Event& event, std::optional<Future>& future) {
+  alarm(5);
+  expect_forked("on_complete", [&] { stream.on_complete([](const Outcome&) {}); });
+  expect_forked("Event::on_complete", [&] { event.on_complete([](const Outcome&) {}); });
+  expect_forked("future", [&] { static_cast<void>(stream.future()); });
+  expect_forked("Future::wait", [&] { future->wait(); });
+  expect_forked("Future::wait_for", [&] { static_cast<void>(future->wait_for(std::chrono::seconds{1})); });
+  expect(!future->ready(), "the parent's work is not complete");
+  future.reset();
+  return failures;
+}
+
+int fork_beside_completions() {
+  Stream blocked, busy;
+  std::promise<void>& gate = hold(blocked);
+  std::optional<Future> future = blocked.future();
+  std::optional<Event> event{std::in_place, blocked};
+  event->on_complete([](const Outcome&) {});
+  std::atomic<bool> stop{false};
+  std::thread thread{[&] {
+    while (!stop) busy.future().wait();
+  }};
+  for (int i = 0; i < 100 && failures == 0; ++i) {
+    const int status = in_child([&] {
+      const int failed = use_completions_in_the_child(blocked, *event, future);
+      event.reset();
+      return failed;
+    });
+    expect(status == 0, "child " + std::to_string(i) + " ended with " + std::to_string(status));
+  }
+  stop = true;
+  thread.join();
+  gate.set_value();
+  future->get();
+  return finish();
+}
+
+/// What the process writes to stderr from now on.
+class CapturedErrors {
+ public:
+  CapturedErrors() : file_{std::tmpfile()} { dup2(fileno(file_), STDERR_FILENO); }
+  [[nodiscard]] std::string text() const {
+    std::string all(1 << 16, '\0');
+    const ssize_t count = pread(fileno(file_), all.data(), all.size(), 0);
+    all.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    return all;
+  }
+  [[nodiscard]] bool eventually_has(const std::string& part) const {
+    return test_support::eventually(std::chrono::seconds{15}, [&] { return text().find(part) != std::string::npos; });
+  }
+  [[nodiscard]] std::size_t count(const std::string& part) const {
+    const std::string all = text();
+    std::size_t found = 0;
+    for (auto at = all.find(part); at != all.npos; at = all.find(part, at + 1)) ++found;
+    return found;
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+int hang_report() {
+  setenv("RUNNEL_HANG_REPORT", "0.05", 1);
+  const CapturedErrors errors;
+  Stream holder{StreamOptions{.name = "holder"}}, waiter{StreamOptions{.name = "waiter"}}, unused{StreamOptions{.name = "unused"}};
+  unused.synchronize();
+  std::promise<void>& gate = hold(holder);
+  waiter.wait_stream(holder);
+  std::thread thread{[&] { waiter.synchronize(); }};
+  const bool is_reported = errors.eventually_has("the wait goes on");
+  expect(is_reported, "the wait is reported");
+  gate.set_value();
+  thread.join();  // the wait went on, and ended
+  for (const std::string& part :
+       {"wait for a stream (stream id " + std::to_string(waiter.id()) + ")", std::string{", holder): has work"},
+        std::string{", waiter): has work"}, std::string{", unused): idle"},
+        "make a stream wait for another (stream id " + std::to_string(holder.id()) + ")", std::string{"ago: launch a host function"}})
+    expect(errors.count(part) == 1, "the report has \"" + part + "\"");
+  waiter.synchronize();
+  expect(errors.count("a wait lasts long") == 1, "a wait is reported once");
+  if (failures > 0) std::puts(errors.text().c_str());
+  return finish();
+}
+
+int no_hang_report() {
+  setenv("RUNNEL_HANG_REPORT", "soon", 1);
+  const CapturedErrors errors;
+  expect(works(Stream{}), "a stream works");
+  expect(errors.count("RUNNEL_HANG_REPORT=soon is not understood") == 1, "the value is refused");
+  return finish();
+}
+
 int use_a_current_stream_in_the_child(const Stream& stream, std::optional<StreamGuard>& guard, std::optional<DeviceGuard>& device_guard,
                                       const StreamContext& context) {
   const auto expect_no_current_stream = [&] {
@@ -385,17 +508,23 @@ int thread_local_guard() {
 }
 
 constexpr std::pair<const char*, int (*)()> cases[] = {
+    {"exit_beside_busy_completions", exit_beside_busy_completions},
+    {"exit_from_a_completion_function", exit_from_a_completion_function},
     {"exit_from_a_host_function", exit_from_a_host_function},
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
     {"exit_with_a_value_that_never_comes", exit_with_a_value_that_never_comes},
+    {"exit_with_pending_completions", exit_with_pending_completions},
     {"first_use_from_many_threads", first_use_from_many_threads},
     {"fork_before_first_use", fork_before_first_use},
     {"fork_beside_busy_threads", fork_beside_busy_threads},
+    {"fork_beside_completions", fork_beside_completions},
     {"fork_in_a_host_function", fork_in_a_host_function},
     {"fork_inside_a_guard", fork_inside_a_guard},
     {"fork_then_exec", fork_then_exec},
     {"fork_then_exit_in_the_child", fork_then_exit_in_the_child},
     {"fork_then_use_in_the_child", fork_then_use_in_the_child},
+    {"hang_report", hang_report},
+    {"no_hang_report", no_hang_report},
     {"static_guard", static_guard},
     {"static_objects", static_objects},
     {"thread_local_guard", thread_local_guard},

@@ -20,13 +20,13 @@ namespace {
 using namespace runnel;
 using namespace conformance;
 
-struct Outcome {
+struct Ended {
   int status = -1;  // exit status of the process; 100 + n if signal n ended it
   bool in_time = false;
   std::string output;
 };
 
-Outcome run_case(const char* program, const char* name) {
+Ended run_case(const char* program, const char* name) {
   constexpr std::chrono::seconds bound{20};
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -39,7 +39,7 @@ Outcome run_case(const char* program, const char* name) {
   const int spawned = posix_spawn(&child, program, &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
-  Outcome outcome;
+  Ended outcome;
   if (spawned != 0) {
     close(ends[0]);
     outcome.output = "cannot be started: " + std::string{program};
@@ -75,7 +75,7 @@ class ExitFork : public Conformance {
     Conformance::SetUp();
   }
   void expect_passes(const char* name, int status = 0) const {
-    const Outcome outcome = run_case(program_, name);
+    const Ended outcome = run_case(program_, name);
     EXPECT_TRUE(outcome.in_time) << name << " did not end in time\n" << outcome.output;
     EXPECT_EQ(outcome.status, status) << name << '\n' << outcome.output;
     EXPECT_TRUE(outcome.output == "passed\n" || outcome.output == "passed\npassed\n")
@@ -93,6 +93,9 @@ TEST_F(ExitFork, ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_ob
 TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
 TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }
 TEST_F(ExitFork, ExitWithAValueThatNeverComesIsBounded) { expect_passes("exit_with_a_value_that_never_comes"); }
+TEST_F(ExitFork, ExitWithPendingCompletions) { expect_passes("exit_with_pending_completions"); }
+TEST_F(ExitFork, ExitFromACompletionFunction) { expect_passes("exit_from_a_completion_function", 7); }
+TEST_F(ExitFork, ExitBesideBusyCompletions) { expect_passes("exit_beside_busy_completions"); }
 /// The number that a report has for `name`; -1 if it has none.
 long number_in(const std::string& report, const std::string& name) {
   const auto at = report.find('"' + name + "\": ");
@@ -121,6 +124,12 @@ TEST_F(ExitFork, ForkedChildrenNeverWaitForALockOfTheirParents) {
 #endif
   expect_passes("fork_beside_busy_threads");
 }
+TEST_F(ExitFork, CompletionsAreRefusedInAForkedChild) {
+#if defined __SANITIZE_THREAD__
+  GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
+#endif
+  expect_passes("fork_beside_completions");
+}
 TEST_F(ExitFork, AForkedChildHasNoCurrentStream) { expect_passes("fork_inside_a_guard"); }
 TEST_F(ExitFork, UseInAChildForkedInAHostFunctionIsRefused) { expect_passes("fork_in_a_host_function"); }
 TEST_F(ExitFork, AStaticGuardExitsCleanly) { expect_passes("static_guard"); }
@@ -135,5 +144,8 @@ TEST_F(SharingProcesses, WrongHandlesAreRefused) { expect_passes("wrong_handles"
 TEST_F(SharingProcesses, AHandleOpenedTwiceIsTheSameObject) { expect_passes("opened_twice"); }
 TEST_F(SharingProcesses, WhatIsGoneCannotBeOpened) { expect_passes("gone_before"); }
 TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device"); }
+// These too need processes of their own, because a variable is read at first use.
+TEST_F(ExitFork, AWaitThatLastsLongIsReportedOnceAndGoesOn) { expect_passes("hang_report"); }
+TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
 
 }  // namespace

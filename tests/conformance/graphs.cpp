@@ -405,6 +405,7 @@ TEST_F(Graphs, ACaptureOutlivesAWaitForTheDevice) {
   number_source(4);
   const Graph graph = capture(*stream, [&] {
     EXPECT_EQ(code_of([&] { stream->device().synchronize(); }), errc::capture);
+    EXPECT_EQ(code_of([&] { static_cast<void>(stream->device().synchronize_for(std::chrono::seconds{1})); }), errc::capture);
     copy_through(*stream);
     std::thread{[&] { EXPECT_EQ(code_of([&] { stream->device().synchronize(); }), errc::capture); }}.join();
   });

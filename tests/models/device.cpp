@@ -148,7 +148,7 @@ bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }
 bool populate_pages(Range, PageUse) noexcept { return true; }
 backend::status free_pinned_pages(void* block) noexcept { return ::operator delete(block), backend::ok; }
-void keep_failure(StreamSlot*, std::uint64_t, std::exception_ptr, std::uint64_t) noexcept { model::fail("a copy found no memory"); }
+void keep_failure(StreamSlot*, std::uint64_t, Failure) noexcept { model::fail("a copy found no memory"); }
 void throw_error(errc, const char*, const char* reason, int, const char*) { model::fail(reason); }
 void throw_error(errc, const char*, const char* reason) { model::fail(reason); }
 void throw_status(backend::status s, const char*) { throw s; }

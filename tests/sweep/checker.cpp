@@ -200,9 +200,11 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_end = (during == "capture" || during == "update") &&
                       std::any_of(std::begin(ends), std::end(ends), [&](const char* each) { return ends_with(call, each); });
   const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // called for its side effect
+  // The thread that watches for completions queries again.
+  const bool watches = watches_ && ends_with(call, "EventQuery");
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
-  const bool harmless = asks_first || is_drop || is_end || is_first_use || waits_again || is_look ||
+  const bool harmless = watches || asks_first || is_drop || is_end || is_first_use || waits_again || is_look ||
                         is_full                               // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")       // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")     // likewise

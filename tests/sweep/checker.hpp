@@ -78,6 +78,8 @@ class Checker {
   void keeps_events(std::size_t count) { kept_events_ = count; }
   /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream or for overlap().
   void keeps_streams(std::size_t count) { kept_streams_ = count; }
+  /// Completions are watched for from now on.
+  void watches() { watches_ = true; }
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover() was called.
   void finish();
   [[nodiscard]] int report(const char* scenario) const;
@@ -109,6 +111,7 @@ class Checker {
   Fault fault_;
   std::size_t kept_events_ = 0;
   std::size_t kept_streams_ = 0;
+  bool watches_ = false;
   int violations_ = 0;
   int thrown_ = 0;
   int absorbed_ = 0;

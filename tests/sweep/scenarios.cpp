@@ -711,6 +711,50 @@ void bounded_waits(Checker& c) {
   gate.open();
   if (!c.attempt("synchronize_for", [&] { c.require(b.stream->synchronize_for(patience), "never comes"); })) return;
   if (!c.attempt("Device::synchronize", [&] { first.synchronize(); })) return;
+  if (!c.attempt("Device::synchronize_for", [&] { c.require(first.synchronize_for(patience), "never comes"); })) return;
+  static_cast<void>(b.check(c));
+}
+
+/// What was submitted is told, whatever fails afterwards. Its destructor waits for that.
+class Told {
+ public:
+  explicit Told(Checker& c) : checker_{c} {}
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+  ~Told() {
+    checker_.require(eventually([&] { return *told_ == submitted_; }), "a completion function was not called once");
+  }
+  template <class Source>
+  bool submit(const char* what, const Source& source) {
+    return checker_.attempt(what, [&] {
+      source.on_complete([told = told_, alive = Callable{}](const Outcome&) { ++*told; });
+      ++submitted_;
+    });
+  }
+
+ private:
+  Checker& checker_;
+  int submitted_ = 0;
+  std::atomic<int>* told_ = new std::atomic<int>{0};  // never freed: a function may be called after the scenario has given up
+};
+
+void completions(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Event> event;
+  std::optional<Future> future;
+  c.watches();
+  Told told{c};
+  Gate gate;
+  if (!gate.close_on(c, *b.stream)) return;
+  if (!told.submit("on_complete", *b.stream)) return;
+  if (!c.attempt("record_event", [&] { event.emplace(*b.stream); })) return;
+  if (!told.submit("Event::on_complete", *event)) return;
+  if (!c.attempt("record again", [&] { event->record(*b.stream); })) return;
+  if (!c.attempt("future", [&] { future = b.stream->future(); })) return;
+  gate.open();
+  c.require(future->wait_for(patience), "the future is never ready");
+  if (c.sound()) c.require(future->outcome().ok(), "the future has an error although the work is complete");
   static_cast<void>(b.check(c));
 }
 
@@ -969,6 +1013,7 @@ constexpr Scenario scenarios[] = {
     {"sharing", sharing, "STANDIN_DEVICES=2"},
     {"views", views, "STANDIN_DEVICES=2"},
     {"parts", parts, "STANDIN_DEVICES=2"},
+    {"completions", completions},
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},
     {"overlap_a", overlap_a},

@@ -37,6 +37,7 @@ struct HostFunction {
   StreamSlot* slot = nullptr;  // keeps an exception for this stream, if it has not ended
   std::uint64_t id = 0;
   std::uint64_t label = 0;  // host_function_label of the thread that launched it
+  std::uint64_t epoch = 0;  // see Slot::completions
 };
 
 // Host functions are made on one thread and destroyed on another, at a high rate, so they have an allocator of their own.

@@ -5,7 +5,6 @@
 
 #include <runnel/native.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -90,16 +89,5 @@ class SlotReference {
 /// Removes a Stream object's reference. If the Stream owned the native stream, that is destroyed.
 void drop_stream(SlotReference reference) noexcept;
 [[nodiscard]] std::string describe(const StreamSlot* slot, std::uint64_t id);
-
-/// now + timeout, without overflow. A timeout that is negative or NaN counts as 0.
-template <class Rep, class Period>
-[[nodiscard]] std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<Rep, Period> timeout) {
-  using clock = std::chrono::steady_clock;
-  const auto now = clock::now();
-  const std::chrono::duration<double> seconds{timeout};
-  if (!(seconds.count() > 0)) return now;
-  const std::chrono::duration<double> left{clock::time_point::max() - now};
-  return seconds >= left ? clock::time_point::max() : now + std::chrono::ceil<clock::duration>(timeout);
-}
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -52,7 +52,7 @@ void keep_untouchable(const Job& job) noexcept {
     throw_error(errc::unwritable_destination, "copy",
                 "a page of the destination cannot be written: was its file truncated, or its permission taken?");
   } catch (...) {
-    keep_failure(&job.stream, job.stream_id, std::current_exception(), job.label);
+    keep_failure(&job.stream, job.stream_id, {std::current_exception(), job.label, job.epoch});
   }
 }
 
@@ -101,6 +101,7 @@ Cut cut_for(const Transfer& transfer, std::size_t buffer_bytes) noexcept {
 Job::Job(Slot& of, Direction towards, const Transfer& what, Ring& through)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
+      epoch{of.completions.load(std::memory_order_relaxed)},
       direction{towards},
       transfer{what},
       ring{through},

@@ -42,6 +42,7 @@ struct Job {
   Slot& stream;
   const std::uint64_t stream_id;
   const std::uint64_t label = host_function_label;  // goes with an exception of the copy
+  const std::uint64_t epoch;                        // likewise, see Failure
   const Direction direction;
   const Transfer transfer;
   Ring& ring;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Completion without waiting: a function that is called, or a future that becomes ready, once the work of a stream is complete.
+#pragma once
+
+#include <runnel/detail/host_function.hpp>
+#include <runnel/error.hpp>
+#include <runnel/stream.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace detail {
+class EventBase;
+}
+
+/// How work ended: well, or with an error.
+class Outcome {
+ public:
+  /// The work is complete.
+  Outcome() noexcept = default;
+  /// The work failed. Requires: `error` is not null.
+  explicit Outcome(std::exception_ptr error) noexcept;
+
+  /// Whether there was no error.
+  [[nodiscard]] bool ok() const noexcept { return error_ == nullptr; }
+  /// The same as ok().
+  [[nodiscard]] explicit operator bool() const noexcept { return ok(); }
+  /// The portable code; the empty code if there was no error. errc::function_failed: a host function threw
+  /// something else than an Error.
+  [[nodiscard]] std::error_code code() const noexcept { return code_; }
+  /// What `synchronize()` would throw; null if there was no error.
+  [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
+  /// Throws the error, if there was one.
+  void throw_if_failed() const {
+    if (!ok()) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::exception_ptr error_;
+  std::error_code code_;
+};
+
+namespace detail {
+
+/// A function on its way to the library's thread. The watcher (src/stream/watcher.hpp) owns it once it is submitted.
+struct Completion {
+  void (*call)(Completion&, const Outcome&);  // may throw
+  void (*destroy)(Completion*) noexcept;
+  // What the watcher keeps with it.
+  native::event event{};  // null: nothing was recorded
+  int device = 0;
+  enum class Event : unsigned char { borrowed, of_pool, to_destroy } event_is = Event::borrowed;
+  bool in_line = false;        // it is called after what was submitted to the same stream before
+  StreamSlot* slot = nullptr;  // of the stream whose work it is; null for an event
+  std::uint64_t stream_id = 0;
+  std::uint64_t epoch = 0;  // host functions with a lower number were launched before
+  std::exception_ptr failure{};
+  Completion* next = nullptr;       // the next one of the same stream, or of what was submitted last
+  Completion* next_line = nullptr;  // the first one of another stream
+};
+
+template <class F>
+struct CompletionOf : Completion {
+  template <class G>
+  explicit CompletionOf(G&& g)
+      : Completion{[](Completion& self, const Outcome& outcome) { static_cast<void>(static_cast<CompletionOf&>(self).function(outcome)); },
+                   [](Completion* self) noexcept { delete static_cast<CompletionOf*>(self); }},
+        function{std::forward<G>(g)} {}
+  F function;
+};
+
+/// A function that takes an outcome.
+template <class F>
+concept OutcomeCallable = std::is_invocable_v < std::decay_t<F>
+&, const Outcome& > &&std::is_constructible_v<std::decay_t<F>, F>;
+
+template <OutcomeCallable F>
+[[nodiscard]] Completion* make_completion(F&& function) {
+  if (is_empty_callable(function)) throw_invalid_argument("enqueue a completion function", "the function is null");
+  return new CompletionOf<std::decay_t<F>>{std::forward<F>(function)};
+}
+
+/// Hands the function to the watcher. Takes ownership of it, also if the call throws.
+void submit_completion(StreamRef stream, Completion* completion);
+/// The same for the work that an event has recorded.
+void submit_completion(const EventBase& event, Completion* completion);
+
+/// What `stream.on_complete(f)` and `event.on_complete(f)` call.
+template <class Source, OutcomeCallable F>
+void call_on_complete(const Source& source, F&& function) {
+  submit_completion(source, make_completion(std::forward<F>(function)));
+}
+
+struct FutureState;
+[[nodiscard]] FutureState* make_future(StreamRef stream);
+void share_future(FutureState* state) noexcept;
+void drop_future(FutureState* state) noexcept;
+
+}  // namespace detail
+
+/// Work that completes later. Copies are one future. It holds no stream: that may end first.
+class Future {
+ public:
+  /// Without work: every use of it but valid() throws errc::invalid_handle.
+  Future() noexcept = default;
+  ///@{ The other future is empty after a move.
+  Future(const Future& other) noexcept : state_{other.state_} {
+    if (state_ != nullptr) detail::share_future(state_);
+  }
+  Future(Future&& other) noexcept : state_{std::exchange(other.state_, nullptr)} {}
+  Future& operator=(Future other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ///@}
+  /// Waits for nothing.
+  ~Future() {
+    if (state_ != nullptr) detail::drop_future(state_);
+  }
+
+  /// False for an empty future.
+  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
+  /// Whether the outcome is there. Never waits, and makes no runtime call.
+  [[nodiscard]] bool ready() const;
+  /// Waits for the outcome, without a runtime call. @throws errc::not_permitted in a host function and in a function of `on_complete()`,
+  /// whose thread would have to bring the outcome; errc::forked in a forked child. Neither is thrown if the outcome is there.
+  void wait() const;
+  /// As wait(), but waits at most `timeout`: false if the time ran out first.
+  template <class Rep, class Period>
+  [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> timeout) const {
+    return wait_to(detail::deadline_after(timeout));
+  }
+  /// The same until a point in time.
+  template <class Clock, class Duration>
+  [[nodiscard]] bool wait_until(std::chrono::time_point<Clock, Duration> time) const {
+    return wait_to(detail::deadline_at(time));
+  }
+  /// Waits, and throws the error if there was one, each time.
+  void get() const { outcome().throw_if_failed(); }
+  /// Waits, and returns how the work ended.
+  [[nodiscard]] const Outcome& outcome() const;
+
+ private:
+  friend Future future_of(StreamRef stream);
+  explicit Future(detail::FutureState* state) noexcept : state_{state} {}
+  [[nodiscard]] bool wait_to(std::chrono::steady_clock::time_point deadline) const;
+
+  detail::FutureState* state_ = nullptr;
+};
+
+using detail::call_on_complete;
+/// What `stream.future()` calls.
+[[nodiscard]] inline Future future_of(StreamRef stream) { return Future{detail::make_future(stream)}; }
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// No runtime has a bounded wait for a device, or a query. So a thread of the library waits for the device, and the caller for that thread.
+#include "base/announce.hpp"
+#include "base/check.hpp"
+#include "base/hang_report.hpp"
+#include "base/polling.hpp"
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "checker/hooks.hpp"
+#include "device/device_call.hpp"
+#include "device/open_captures.hpp"
+
+#include <runnel/detail/checking.hpp>
+#include <runnel/device.hpp>
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <system_error>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+/// Waits for one device, for all threads that have asked. There is a thread while somebody has asked and the answer is missing, also when
+/// nobody waits for it any more.
+class DeviceWaiter {
+ public:
+  /// Asks for a wait that begins from now on; returns its number. @throws errc::out_of_memory if the system has no thread
+  [[nodiscard]] std::uint64_t ask(const DeviceCall& call) {
+    const std::lock_guard lock{mutex_};
+    if (!is_waiting_) {
+      try {
+        sync::Thread{[this, device = call.device()] { work(device); }}.detach();
+      } catch (const std::system_error&) {
+        throw_error(errc::out_of_memory, call.operation(), "the system has no thread to wait for the device");
+      }
+      is_waiting_ = true;
+    }
+    return ++asked_;
+  }
+  /// How the wait of that number, or a later one, ended; nothing if it has not ended.
+  [[nodiscard]] std::optional<backend::status> answer(std::uint64_t number) {
+    const std::lock_guard lock{mutex_};
+    if (answered_ < number) return std::nullopt;
+    sync::happens_after(this);
+    return answer_;
+  }
+
+ private:
+  void work(int device) noexcept {
+    std::unique_lock lock{mutex_};
+    while (answered_ < asked_) {
+      const std::uint64_t number = asked_;
+      lock.unlock();
+      const backend::status s = wait(device);
+      lock.lock();
+      sync::happens_before(this);
+      answered_ = number;
+      answer_ = s;
+    }
+    is_waiting_ = false;
+  }
+  [[nodiscard]] static backend::status wait(int device) noexcept {
+    backend::status s = backend::set_device(device);
+    if (s == backend::ok) s = backend::device_synchronize();
+    if (s != backend::ok) backend::forget_error(s);
+    return s;
+  }
+
+  sync::Mutex mutex_;
+  bool is_waiting_ = false;
+  std::uint64_t asked_ = 0;
+  std::uint64_t answered_ = 0;
+  backend::status answer_ = backend::ok;
+};
+constinit std::array<DeviceWaiter, max_devices> waiters{};
+
+}  // namespace
+}  // namespace detail
+
+bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
+  const detail::DeviceCall call{ordinal_, "wait for a device"};
+  detail::refuse_wait_in_capture(ordinal_, call.operation());
+  detail::DeviceWaiter& waiter = detail::waiters[static_cast<std::size_t>(ordinal_)];
+  const std::uint64_t number = waiter.ask(call);
+  std::optional<backend::status> answer;
+  const detail::WatchedWait watched{call.operation(), -1 - ordinal_};
+  if (!detail::poll_until(deadline, [&] { return (answer = waiter.answer(number)).has_value(); })) return false;
+  call.check(*answer);
+  if (detail::is_checking()) checker::host_waited_for_device(ordinal_);
+  return true;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/watcher.hpp"
+
+#include "base/announce.hpp"
+#include "base/check.hpp"
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "stream/checked.hpp"
+#include "stream/event_pool.hpp"
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* watching = "watch for the completion of work";
+
+thread_local constinit bool is_watcher = false;
+
+/// Queries an event, again after an error: one that does not last says nothing about the work.
+[[nodiscard]] backend::status query(native::event event) noexcept {
+  backend::status s = backend::event_query(event);
+  if (s == backend::ok || backend::is_not_ready(s)) return s;
+  backend::forget_error(s);
+  return backend::event_query(event);
+}
+
+[[nodiscard]] std::exception_ptr exception_of(backend::status s) noexcept {
+  try {
+    throw_status(s, watching);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+/// Requires: the completion is in no list any more.
+void dispose_of_event(const Completion& completion) noexcept {
+  using enum Completion::Event;
+  if (completion.event_is == borrowed) return;
+  const bool to_be_destroyed = completion.event_is == to_destroy;
+  const bool may_be_shared = completion.slot == nullptr;  // another completion may need it, and then disposes of it
+  if (may_be_shared && watcher().take_event(completion.event, completion.device, to_be_destroyed)) return;
+  if (to_be_destroyed)
+    destroy_event(completion.event, completion.device);
+  else
+    return_event(completion.event, completion.device, {});
+}
+
+/// Calls the function and destroys it. A function of an event has no stream that could keep its exception.
+void tell(OwnedCompletion completion) noexcept {
+  sync::happens_after(completion.get());
+  StreamSlot* const slot = completion->slot;
+  const std::uint64_t id = completion->stream_id;
+  const Outcome outcome = completion->failure == nullptr ? Outcome{} : Outcome{std::move(completion->failure)};
+  if (slot == nullptr) return completion->call(*completion, outcome);
+  constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};
+  try {
+    completion->call(*completion, outcome);
+  } catch (...) {
+    keep_failure(slot, id, {.exception = std::current_exception(), .epoch = after_all_completions});
+  }
+}
+
+}  // namespace
+
+Watcher& watcher() noexcept { return immortal<Watcher>(); }
+bool is_watcher_thread() noexcept { return is_watcher; }
+
+void Watcher::start(const char* operation) {
+  const std::lock_guard lock{starting_};
+  if (started_) [[likely]]
+    return;
+  try {
+    sync::Thread{[this] { work(); }}.detach();
+  } catch (const std::system_error&) {
+    throw_error(errc::out_of_memory, operation, "the system has no thread to watch for the completion");
+  }
+  started_ = true;
+  call_at_exit([]() noexcept { watcher().stop(); });
+}
+
+void Watcher::add(OwnedCompletion owned, Slot* kept_in) noexcept {
+  Completion* const completion = owned.release();
+  {
+    const std::lock_guard lock{mutex_};
+    if (kept_in != nullptr) completion->failure = kept_failure(*kept_in);
+    sync::happens_before(completion);
+    completion->next = std::exchange(new_, completion);
+  }
+  signal_.fetch_add(1, std::memory_order_seq_cst);
+  if (asleep_.load(std::memory_order_seq_cst)) signal_.notify_one();
+}
+
+void Watcher::note_failure(std::uint64_t stream_id, const Failure& failure) noexcept {
+  const std::lock_guard lock{mutex_};
+  const auto note = [&](Completion* each) {
+    for (; each != nullptr; each = each->next) {
+      const bool is_later = each->slot != nullptr && each->stream_id == stream_id && each->epoch > failure.epoch;
+      if (!is_later || each->failure != nullptr) continue;
+      each->failure = failure.exception;
+      sync::happens_before(each);
+    }
+  };
+  note(new_);
+  for (Completion* line = lines_; line != nullptr; line = line->next_line) note(line);
+}
+
+bool Watcher::take_event(native::event event, int device, bool to_destroy) noexcept {
+  const std::lock_guard lock{mutex_};
+  const auto take = [&](Completion* each) {
+    for (; each != nullptr; each = each->next) {
+      if (each->event != event || each->event_is != Completion::Event::borrowed) continue;
+      each->device = device;
+      each->event_is = to_destroy ? Completion::Event::to_destroy : Completion::Event::of_pool;
+      return true;
+    }
+    return false;
+  };
+  if (take(new_)) return true;
+  for (Completion* line = lines_; line != nullptr; line = line->next_line)
+    if (take(line)) return true;
+  return false;
+}
+
+void Watcher::stop() noexcept {
+  const std::lock_guard lock{calling_};
+  stopped_ = true;
+}
+
+/// Puts what was added behind the earlier completions of the same stream, or into a line of its own.
+void Watcher::sort_new() noexcept {
+  const std::lock_guard lock{mutex_};
+  Completion* oldest = nullptr;
+  while (new_ != nullptr) {
+    Completion* const taken = std::exchange(new_, new_->next);
+    taken->next = std::exchange(oldest, taken);
+  }
+  while (oldest != nullptr) {
+    Completion* const completion = std::exchange(oldest, oldest->next);
+    completion->next = nullptr;
+    Completion* last = nullptr;
+    if (completion->in_line) last = std::exchange(static_cast<Slot&>(*completion->slot).last_completion, completion);
+    if (last != nullptr && last->stream_id == completion->stream_id)
+      last->next = completion;
+    else
+      completion->next_line = std::exchange(lines_, completion);
+  }
+}
+
+/// Removes the first completion of a line.
+void Watcher::remove(Completion*& place) noexcept {
+  const std::lock_guard lock{mutex_};
+  Completion* const removed = place;
+  if (removed->in_line) {
+    Slot& slot = static_cast<Slot&>(*removed->slot);
+    if (slot.last_completion == removed) slot.last_completion = nullptr;
+  }
+  if (removed->next != nullptr) removed->next->next_line = removed->next_line;
+  place = removed->next != nullptr ? removed->next : removed->next_line;
+  removed->next = nullptr;
+}
+
+/// The completions whose events have happened or failed, by `next`, the first one first.
+Completion* Watcher::query_all() noexcept {
+  Completion* first = nullptr;
+  Completion** end = &first;
+  for (Completion** place = &lines_; *place != nullptr;) {
+    Completion& completion = **place;
+    const backend::status s = completion.event == nullptr ? backend::ok : query(completion.event);
+    if (backend::is_not_ready(s)) {
+      backend::forget_error(s);
+      place = &completion.next_line;
+      continue;
+    }
+    if (s == backend::ok && completion.event != nullptr) tell_complete(completion.event);
+    remove(*place);
+    if (s != backend::ok) completion.failure = exception_of(s);
+    dispose_of_event(completion);
+    *end = &completion;
+    end = &completion.next;
+  }
+  return first;
+}
+
+/// Pauses between two rounds; longer when the work takes long.
+void Watcher::rest(sync::Clock::duration unsuccessful) noexcept {
+  if (unsuccessful < 200us)
+    sync::yield();
+  else
+    sync::sleep_for(unsuccessful < 20ms ? 50us : 200us);
+}
+
+void Watcher::work() noexcept {
+  is_watcher = true;
+  // Queries must not invalidate a capture on any thread.
+  backend::CaptureMode mode = backend::CaptureMode::relaxed;
+  auto last_success = sync::Clock::now();
+  for (bool is_first = true;; is_first = false) {
+    const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
+    sort_new();
+    Completion* complete = nullptr;
+    {
+      const std::lock_guard lock{calling_};
+      if (stopped_) return;
+      if (is_first) succeeded_or_forget(backend::exchange_capture_mode(mode));
+      complete = query_all();
+    }
+    if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen) last_success = sync::Clock::now();
+    while (complete != nullptr) tell(OwnedCompletion{std::exchange(complete, complete->next)});
+    if (lines_ != nullptr) {
+      rest(sync::Clock::now() - last_success);
+    } else if (sync::Clock::now() - last_success < 200us) {
+      sync::yield();  // stay awake for a while: waking takes longer than short work
+    } else {
+      asleep_.store(true, std::memory_order_seq_cst);
+      signal_.wait(seen, std::memory_order_seq_cst);
+      asleep_.store(false, std::memory_order_relaxed);
+      last_success = sync::Clock::now();
+    }
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

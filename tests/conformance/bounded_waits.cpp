@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each wait of the host has a form that ends: for streams, the current stream, events, devices and leases.
+#include <future>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using namespace std::chrono_literals;
+using BoundedWaits = Conformance;
+using BoundedWaitsOnTwoDevices = TwoDevices;
+
+/// Each bounded wait of `waitable`, with a time that is over and with one that suffices once the gate is open.
+template <class Waitable>
+void expect_bounded(const Waitable& waitable, Gate& gate) {
+  EXPECT_FALSE(waitable.synchronize_for(1ms));
+  EXPECT_FALSE(waitable.synchronize_for(-1s));
+  EXPECT_FALSE(waitable.synchronize_until(std::chrono::steady_clock::now() + 1ms));
+  EXPECT_FALSE(waitable.synchronize_until(std::chrono::system_clock::now() + 1ms));
+  EXPECT_FALSE(waitable.synchronize_until(std::chrono::steady_clock::time_point::min()));
+  gate.open();
+  EXPECT_TRUE(waitable.synchronize_until(std::chrono::system_clock::now() + patience));
+  EXPECT_TRUE(waitable.synchronize_until(std::chrono::steady_clock::time_point::max()));
+  EXPECT_TRUE(waitable.synchronize_for(std::chrono::hours::max()));
+}
+
+TEST_F(BoundedWaits, OfAStream) {
+  const Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  expect_bounded(stream, gate);
+}
+
+TEST_F(BoundedWaits, OfALease) {
+  StreamPool pool{device(), {.size = 1}};
+  const StreamLease lease = pool.acquire();
+  Gate gate;
+  gate.close_on(lease);
+  expect_bounded(lease, gate);
+}
+
+TEST_F(BoundedWaits, OfAnEvent) {
+  const Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  expect_bounded(Event{stream}, gate);
+}
+
+TEST_F(BoundedWaits, OfADevice) {
+  const Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  expect_bounded(device(), gate);
+  EXPECT_TRUE(stream.query());
+}
+
+TEST_F(BoundedWaits, OfTheCurrentStream) {
+  const Stream stream;
+  const StreamGuard with{stream};
+  Gate gate;
+  gate.close_on(stream);
+  EXPECT_FALSE(synchronize_for(1ms));
+  EXPECT_FALSE(synchronize_until(std::chrono::steady_clock::now() + 1ms));
+  gate.open();
+  EXPECT_TRUE(synchronize_for(patience));
+}
+
+TEST_F(BoundedWaits, OfADeviceBeginWithTheCall) {
+  const Stream stream;
+  {
+    Gate gate;
+    gate.close_on(stream);
+    EXPECT_FALSE(device().synchronize_for(1ms));  // a thread of the library still waits
+  }
+  int done = 0;
+  stream.launch_host_func([&] { done = 1; });
+  EXPECT_TRUE(device().synchronize_for(patience));
+  EXPECT_EQ(done, 1) << "the wait was that of an earlier call";
+}
+
+TEST_F(BoundedWaits, OfADeviceByManyThreads) {
+  const Stream stream;
+  std::atomic<int> done{0};
+  on_threads(8, [&](int) {
+    for (int i = 0; i < 20; ++i) {
+      std::atomic<bool> mine{false};
+      stream.launch_host_func([&] { mine = true; });
+      EXPECT_TRUE(device().synchronize_for(patience));
+      EXPECT_TRUE(mine);
+      ++done;
+    }
+  });
+  EXPECT_EQ(done, 160);
+}
+
+TEST_F(BoundedWaits, OfADeviceThatIsNotThere) {
+  EXPECT_EQ(code_of([] { return Device{1000}.synchronize_for(1s); }), errc::invalid_device);
+  EXPECT_EQ(code_of([] { return Device{-1}.synchronize_for(1s); }), errc::invalid_device);
+}
+
+TEST_F(BoundedWaitsOnTwoDevices, OfOneDeviceOnly) {
+  const Stream stream{second};
+  Gate gate;
+  gate.close_on(stream);
+  EXPECT_TRUE(first.synchronize_for(patience));
+  expect_bounded(second, gate);
+}
+
+TEST_F(BoundedWaits, AreRefusedInAHostFunction) {
+  StreamPool pool{device(), {.size = 1, .max = 1}};
+  const Stream stream;
+  std::promise<std::vector<std::error_code>> codes;
+  stream.launch_host_func([&] {
+    codes.set_value({code_of([&] { return stream.synchronize_until(std::chrono::steady_clock::now()); }),
+                     code_of([&] { return device().synchronize_for(1s); }), code_of([&] { return pool.acquire_for(1s); })});
+  });
+  for (const std::error_code code : codes.get_future().get()) EXPECT_EQ(code, errc::not_permitted);
+}
+
+TEST_F(BoundedWaits, ForALease) {
+  StreamPool pool{device(), {.size = 1, .max = 2}};
+  std::optional<StreamLease> one = pool.acquire_for(1ms);
+  std::optional<StreamLease> two = pool.acquire_until(std::chrono::system_clock::now());
+  ASSERT_TRUE(one && two);
+  EXPECT_EQ(pool.growth(), 1U);
+  EXPECT_FALSE(pool.acquire_for(1ms));
+  EXPECT_FALSE(pool.acquire_until(std::chrono::steady_clock::now() + 1ms));
+  const StreamRef first_leased = *one;
+  std::thread returner{[&] { one.reset(); }};
+  const std::optional<StreamLease> next = pool.acquire_for(patience);
+  returner.join();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(*next, first_leased);
+  StreamPool moved{std::move(pool)};
+  EXPECT_EQ(code_of([&] { return pool.acquire_for(1s); }), errc::invalid_handle);  // NOLINT
+}
+
+}  // namespace

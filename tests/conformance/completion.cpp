@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Completion without waiting: on_complete() and future().
+#include <functional>
+#include <future>
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Completions = Conformance;
+using CompletionsOnTwoDevices = TwoDevices;
+
+/// The outcomes that completion functions were called with, in the order of the calls.
+class Outcomes {
+ public:
+  [[nodiscard]] auto function(int name = 0) const {
+    return [state = state_, name](const Outcome& outcome) {
+      const std::lock_guard lock{state->mutex};
+      state->told.emplace_back(name, outcome);
+    };
+  }
+  [[nodiscard]] std::size_t count() const {
+    const std::lock_guard lock{state_->mutex};
+    return state_->told.size();
+  }
+  [[nodiscard]] bool wait_for(std::size_t count_expected) const {
+    return eventually([&] { return count() >= count_expected; });
+  }
+  [[nodiscard]] std::pair<int, Outcome> operator[](std::size_t i) const {
+    const std::lock_guard lock{state_->mutex};
+    return state_->told.at(i);
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::vector<std::pair<int, Outcome>> told;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+struct Mine : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+TEST_F(Completions, AreToldOnceTheWorkIsComplete) {
+  Stream stream;
+  Outcomes outcomes;
+  Gate gate;
+  gate.close_on(stream);
+  stream.on_complete(outcomes.function());
+  ASSERT_TRUE(gate.reached());
+  EXPECT_EQ(outcomes.count(), 0U);
+  gate.open();
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_TRUE(outcomes[0].second.ok());
+  EXPECT_EQ(outcomes[0].second.code(), std::error_code{});
+  EXPECT_TRUE(runs(stream));
+  EXPECT_EQ(outcomes.count(), 1U);
+}
+
+TEST_F(Completions, OfAnIdleStreamAreToldOnAnotherThread) {
+  const Stream stream;
+  std::promise<std::thread::id> told;
+  stream.on_complete([&](const Outcome&) { told.set_value(std::this_thread::get_id()); });
+  EXPECT_NE(told.get_future().get(), std::this_thread::get_id());
+}
+
+TEST_F(Completions, DoNotHoldUpLaterWork) {
+  Stream stream;
+  auto entered = std::make_shared<std::promise<void>>();
+  std::promise<void> leave;
+  stream.on_complete([entered, leaving = leave.get_future().share()](const Outcome&) {
+    entered->set_value();
+    leaving.wait();
+  });
+  entered->get_future().wait();
+  EXPECT_TRUE(runs(stream));  // while the function is still running
+  leave.set_value();
+}
+
+TEST_F(Completions, OfOneStreamAreToldInOrder) {
+  constexpr int count = 500;
+  Stream stream;
+  Outcomes outcomes;
+  for (int i = 0; i < count; ++i) {
+    if (i % 7 == 0) stream.launch_host_func([] {});
+    stream.on_complete(outcomes.function(i));
+  }
+  ASSERT_TRUE(outcomes.wait_for(count));
+  for (int i = 0; i < count; ++i) ASSERT_EQ(outcomes[static_cast<std::size_t>(i)].first, i);
+}
+
+TEST_F(Completions, OfAnotherStreamAreToldWhileOneIsBlocked) {
+  Stream blocked, other;
+  Outcomes outcomes;
+  Gate gate;
+  gate.close_on(blocked);
+  blocked.on_complete(outcomes.function(1));
+  other.on_complete(outcomes.function(2));
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_EQ(outcomes[0].first, 2);
+  gate.open();
+  ASSERT_TRUE(outcomes.wait_for(2));
+  EXPECT_EQ(outcomes[1].first, 1);
+}
+
+TEST_F(Completions, SeeWhatTheWorkWrote) {
+  constexpr std::size_t size = std::size_t{1} << 18;
+  Stream stream;
+  const auto sent = pattern(size);
+  std::vector<unsigned char> back(size);
+  DeviceBuffer<unsigned char> on_device(size, stream);
+  copy(stream, on_device, sent);
+  copy(stream, back, on_device);
+  std::promise<bool> equal;
+  stream.on_complete([&](const Outcome& outcome) { equal.set_value(outcome.ok() && back == sent); });
+  EXPECT_TRUE(equal.get_future().get());
+}
+
+TEST_F(Completions, AreToldOfAHostFunctionsException) {
+  Stream stream;
+  Outcomes outcomes;
+  stream.on_complete(outcomes.function(0));
+  stream.launch_host_func([] { throw Mine{"first"}; });
+  stream.on_complete(outcomes.function(1));
+  stream.launch_host_func([] { throw Mine{"second"}; });
+  stream.on_complete(outcomes.function(2));
+  ASSERT_TRUE(outcomes.wait_for(3));
+  EXPECT_TRUE(outcomes[0].second.ok()) << "an exception of later work was told";
+  for (std::size_t i : {1U, 2U}) {
+    EXPECT_EQ(outcomes[i].second.code(), errc::function_failed);
+    EXPECT_THROW(outcomes[i].second.throw_if_failed(), Mine);
+  }
+  EXPECT_THROW(stream.synchronize(), Mine) << "the exception was swallowed";
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_NO_THROW(stream.future().get());
+}
+
+TEST_F(Completions, AreToldOfAnExceptionThatIsKeptAlready) {
+  Stream stream;
+  stream.launch_host_func([] { throw Mine{"kept"}; });
+  ASSERT_TRUE(eventually([&] { return stream.query(); }));
+  EXPECT_THROW(stream.future().get(), Mine);
+  EXPECT_THROW(stream.synchronize(), Mine);
+}
+
+TEST_F(Completions, AreToldAlsoIfSynchronizeThrewFirst) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  stream.launch_host_func([] { throw Mine{"both"}; });
+  const Future future = stream.future();
+  gate.open();
+  EXPECT_THROW(stream.synchronize(), Mine);
+  EXPECT_THROW(future.get(), Mine);
+}
+
+TEST_F(Completions, OutliveTheirStream) {
+  Outcomes outcomes;
+  Gate gate;
+  Future future;
+  {
+    Stream stream;
+    gate.close_on(stream);
+    stream.launch_host_func([] { throw Mine{"of a stream that is gone"}; });
+    stream.on_complete(outcomes.function());
+    future = stream.future();
+  }
+  gate.open();
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_THROW(outcomes[0].second.throw_if_failed(), Mine);
+  EXPECT_THROW(future.get(), Mine);
+}
+
+TEST_F(Completions, TheirExceptionIsThrownBySynchronize) {
+  Stream stream;
+  std::promise<void> left;
+  stream.on_complete([](const Outcome&) { throw Mine{"from a completion function"}; });
+  stream.on_complete([&](const Outcome&) { left.set_value(); });
+  left.get_future().wait();
+  EXPECT_THROW(stream.synchronize(), Mine);
+}
+
+TEST_F(Completions, MayUseStreams) {
+  Stream stream, next;
+  Outcomes outcomes;
+  PinnedBuffer<int> memory{16};
+  fill(stream, memory, 1);
+  stream.on_complete([&, second = outcomes.function()](const Outcome&) {
+    fill(next, memory, memory[0] + 1);
+    next.synchronize();
+    next.on_complete(second);
+  });
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_EQ(memory[15], 2);
+}
+
+TEST_F(Completions, ReleaseWorkThatIsBehindThemInTheStream) {
+  Stream stream;
+  const auto gate = std::make_shared<std::promise<void>>();
+  stream.on_complete([gate](const Outcome&) { gate->set_value(); });
+  stream.launch_host_func([opened = gate->get_future().share()] { opened.wait(); });
+  EXPECT_TRUE(stream.synchronize_for(patience));
+}
+
+TEST_F(Completions, OnDefaultStreams) {
+  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+    Gate gate;
+    gate.close_on(stream);
+    const Future future = stream.future();
+    EXPECT_FALSE(future.ready());
+    gate.open();
+    EXPECT_TRUE(future.wait_for(patience));
+  }
+}
+
+TEST_F(Completions, AreRefusedInACapture) {
+  Stream stream;
+  const Graph graph = capture(stream, [&] {
+    EXPECT_EQ(code_of([&] { stream.on_complete([](const Outcome&) {}); }), errc::capture);
+    EXPECT_EQ(code_of([&] { static_cast<void>(stream.future()); }), errc::capture);
+  });
+  EXPECT_TRUE(runs(stream));
+}
+
+TEST_F(Completions, AreRefusedForWhatCannotBeUsed) {
+  Stream stream;
+  EXPECT_EQ(code_of([&] { stream.on_complete(std::function<void(const Outcome&)>{}); }), errc::invalid_argument);
+  std::promise<std::error_code> inside;
+  stream.launch_host_func([&] { inside.set_value(code_of([&] { stream.on_complete([](const Outcome&) {}); })); });
+  EXPECT_EQ(inside.get_future().get(), errc::not_permitted);
+  const StreamRef view = stream;
+  { const Stream moved{std::move(stream)}; }
+  EXPECT_EQ(code_of([&] { view.on_complete([](const Outcome&) {}); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { static_cast<void>(stream.future()); }), errc::invalid_handle);
+}
+
+TEST_F(Completions, TheFunctionIsMovedAndDestroyedOnce) {
+  const auto alive = std::make_shared<int>(0);
+  const Stream stream;
+  stream.on_complete([alive, only = std::make_unique<int>(1)](const Outcome&) {});
+  EXPECT_TRUE(eventually([&] { return alive.use_count() == 1; }));
+}
+
+TEST_F(Completions, FromManyThreadsOnOneStreamAreAllTold) {
+  Stream stream;
+  std::atomic<int> told{0};
+  on_threads(8, [&](int) {
+    for (int i = 0; i < 100; ++i) stream.on_complete([&](const Outcome& outcome) { told += outcome.ok() ? 1 : 1000; });
+  });
+  EXPECT_TRUE(eventually([&] { return told == 800; })) << told;
+}
+
+TEST_F(Completions, OfAGraphsHostFunction) {
+  Stream stream;
+  std::atomic<bool> throws{false};
+  const Graph graph = capture(stream, [&] {
+    stream.launch_host_func([&] {
+      if (throws) throw Mine{"in a graph"};
+    });
+  });
+  graph.launch(stream);
+  EXPECT_NO_THROW(stream.future().get());
+  throws = true;
+  graph.launch(stream);
+  EXPECT_THROW(stream.future().get(), Mine);
+  EXPECT_THROW(stream.synchronize(), Mine);
+}
+
+TEST_F(Completions, OfAnEvent) {
+  Stream stream;
+  Outcomes outcomes;
+  Gate gate;
+  gate.close_on(stream);
+  Event event{stream};
+  event.on_complete(outcomes.function());
+  Event().on_complete(outcomes.function(7));  // was never recorded
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_EQ(outcomes[0].first, 7);
+  gate.open();
+  EXPECT_TRUE(outcomes.wait_for(2));
+}
+
+TEST_F(Completions, OfAnEventMeanTheRecordAtTheCall) {
+  Stream stream, blocked;
+  Outcomes outcomes;
+  Gate gate;
+  gate.close_on(blocked);
+  Event event{stream};
+  event.on_complete(outcomes.function(1));
+  event.on_complete(outcomes.function(2));
+  event.record(blocked);
+  ASSERT_TRUE(outcomes.wait_for(2)) << "the later record was waited for";
+  EXPECT_FALSE(event.query());
+  gate.open();
+  event.synchronize();
+}
+
+TEST_F(Completions, OfAnEventThatIsDestroyed) {
+  Stream stream;
+  Outcomes outcomes;
+  Gate gate;
+  gate.close_on(stream);
+  {
+    const Event event{stream};
+    event.on_complete(outcomes.function(1));
+    event.on_complete(outcomes.function(2));
+    const TimedEvent timed{stream};
+    timed.on_complete(outcomes.function(3));
+  }
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(Event{device().default_stream()}.synchronize_for(patience));  // events of the pool
+  EXPECT_EQ(outcomes.count(), 0U);
+  gate.open();
+  EXPECT_TRUE(outcomes.wait_for(3));
+}
+
+TEST_F(Completions, OfAMovedEvent) {
+  Stream stream;
+  Outcomes outcomes;
+  Gate gate;
+  gate.close_on(stream);
+  Event event{stream};
+  event.on_complete(outcomes.function());
+  Event moved{std::move(event)};
+  moved.record(Stream{});
+  EXPECT_EQ(code_of([&] { event.on_complete([](const Outcome&) {}); }), errc::invalid_handle);
+  EXPECT_EQ(outcomes.count(), 0U);
+  gate.open();
+  EXPECT_TRUE(outcomes.wait_for(1));
+}
+
+TEST_F(Completions, Futures) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  Future future = stream.future();
+  const Future same = future;
+  EXPECT_TRUE(future.valid());
+  EXPECT_FALSE(future.ready());
+  EXPECT_FALSE(future.wait_for(std::chrono::milliseconds{1}));
+  EXPECT_FALSE(future.wait_until(std::chrono::system_clock::now() + std::chrono::milliseconds{1}));
+  gate.open();
+  future.get();
+  future.get();
+  EXPECT_TRUE(same.wait_for(patience));
+  EXPECT_TRUE(same.ready());
+  EXPECT_TRUE(same.outcome().ok());
+  const Future moved{std::move(future)};
+  EXPECT_FALSE(future.valid());
+  EXPECT_EQ(code_of([&] { future.wait(); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { static_cast<void>(Future{}.ready()); }), errc::invalid_handle);
+}
+
+TEST_F(Completions, AFutureIsNotWaitedForWhereThatWouldNotEnd) {
+  Stream stream, other;
+  Gate gate;
+  gate.close_on(stream);
+  const Future future = stream.future();
+  std::promise<std::error_code> in_completion;
+  other.on_complete([&](const Outcome&) { in_completion.set_value(code_of([&] { future.wait(); })); });
+  EXPECT_EQ(in_completion.get_future().get(), errc::not_permitted);
+  gate.open();
+  future.wait();
+  std::promise<std::error_code> in_function;
+  other.launch_host_func([&] { in_function.set_value(code_of([&] { future.wait(); })); });
+  EXPECT_EQ(in_function.get_future().get(), nothing_thrown) << "it is ready";
+}
+
+TEST_F(CompletionsOnTwoDevices, AreTold) {
+  const Stream here{first}, there{second};
+  Outcomes outcomes;
+  here.on_complete(outcomes.function());
+  there.on_complete(outcomes.function());
+  EXPECT_TRUE(outcomes.wait_for(2));
+}
+
+}  // namespace

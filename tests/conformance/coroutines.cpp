@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coroutines that wait for streams and events.
+#include <deque>
+#include <functional>
+#include <future>
+#include <runnel/coroutine.hpp>
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Coroutines = Conformance;
+
+/// A coroutine that begins at once and sets a promise at its end.
+struct Task {
+  struct promise_type {
+    Task get_return_object() { return {ended.get_future()}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() { ended.set_value(); }
+    void unhandled_exception() { ended.set_exception(std::current_exception()); }
+    std::promise<void> ended;
+  };
+  std::future<void> ended;
+
+  [[nodiscard]] bool has_ended() const { return ended.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
+  void get() {
+    ASSERT_EQ(ended.wait_for(patience), std::future_status::ready) << "the coroutine was not continued";
+    ended.get();
+  }
+};
+
+/// Runs what it is given when the test says so, on the test's thread.
+class Executor {
+ public:
+  void execute(std::function<void()> function) const {
+    const std::lock_guard lock{state_->mutex};
+    state_->functions.push_back(std::move(function));
+  }
+  [[nodiscard]] bool run_one() const {
+    if (!eventually([&] { return size() > 0; })) return false;
+    std::function<void()> function;
+    {
+      const std::lock_guard lock{state_->mutex};
+      function = std::move(state_->functions.front());
+      state_->functions.pop_front();
+    }
+    function();
+    return true;
+  }
+
+ private:
+  [[nodiscard]] std::size_t size() const {
+    const std::lock_guard lock{state_->mutex};
+    return state_->functions.size();
+  }
+  struct State {
+    std::mutex mutex;
+    std::deque<std::function<void()>> functions;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+Task wait_for(StreamRef stream) { co_await stream; }
+Task wait_for(const Event& event) { co_await event; }
+Task wait_for(const TimedEvent& event) { co_await event; }
+
+TEST_F(Coroutines, ContinueOnceTheStreamIsComplete) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  Task task = wait_for(stream);
+  EXPECT_FALSE(task.has_ended());
+  gate.open();
+  task.get();
+  wait_for(stream).get();  // idle
+}
+
+TEST_F(Coroutines, ContinueOnceTheEventHasHappened) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  Event event{stream};
+  TimedEvent timed{stream};
+  Task one = wait_for(event);
+  Task two = wait_for(timed);
+  EXPECT_FALSE(one.has_ended() || two.has_ended());
+  gate.open();
+  one.get();
+  two.get();
+  wait_for(Event{}).get();  // never recorded
+}
+
+Task send_and_return(Stream& stream, PinnedBuffer<int>& memory, int rounds) {
+  DeviceBuffer<int> there(memory.size(), stream);
+  for (int round = 0; round < rounds; ++round) {
+    copy(stream, there, memory);
+    fill(stream, memory, 0);
+    copy(stream, memory, there);
+    co_await stream;
+    for (int& each : memory) ++each;
+  }
+}
+
+TEST_F(Coroutines, UseStreamsWhereTheyContinue) {
+  Stream stream;
+  PinnedBuffer<int> memory{1000};
+  std::fill(memory.begin(), memory.end(), 0);
+  send_and_return(stream, memory, 50).get();
+  EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](int x) { return x == 50; }));
+}
+
+TEST_F(Coroutines, GetTheExceptionOfAHostFunction) {
+  Stream stream;
+  stream.launch_host_func([] { throw std::out_of_range{"mine"}; });
+  EXPECT_THROW(wait_for(stream).get(), std::out_of_range);
+  EXPECT_THROW(stream.synchronize(), std::out_of_range) << "co_await swallowed it";
+}
+
+TEST_F(Coroutines, GetTheErrorOfARefusedWait) {
+  StreamRef view = device().default_stream();
+  {
+    const Stream stream;
+    view = stream;
+  }
+  EXPECT_EQ(code_of([&] { wait_for(view).get(); }), errc::invalid_handle);
+  Stream stream;
+  const Graph graph = capture(stream, [&] { EXPECT_EQ(code_of([&] { wait_for(stream).get(); }), errc::capture); });
+}
+
+Task wait_on(StreamRef stream, Executor executor, std::thread::id& resumed) {
+  co_await resume_on(stream, executor);
+  resumed = std::this_thread::get_id();
+}
+
+TEST_F(Coroutines, ContinueWhereTheExecutorSays) {
+  const Stream stream;
+  const Executor executor;
+  std::thread::id resumed;
+  Task task = wait_on(stream, executor, resumed);
+  EXPECT_TRUE(executor.run_one());
+  task.get();
+  EXPECT_EQ(resumed, std::this_thread::get_id());
+}
+
+template <class Awaited, class Hook>
+Task wait_with(const Awaited& awaited, Hook hook) {
+  co_await resume_on(awaited, std::move(hook));
+}
+
+TEST_F(Coroutines, ContinueWhereTheHookSays) {
+  const Stream stream;
+  const Event event{stream};
+  std::promise<std::coroutine_handle<>> passed;
+  Task task = wait_with(event, [&](std::coroutine_handle<> handle) { passed.set_value(handle); });
+  const auto handle = passed.get_future().get();
+  EXPECT_FALSE(task.has_ended());
+  handle.resume();
+  task.get();
+}
+
+TEST_F(Coroutines, GetTheExceptionOfTheHook) {
+  const Stream stream;
+  EXPECT_THROW(wait_with(StreamRef{stream}, [](std::coroutine_handle<>) { throw std::range_error{"full"}; }).get(), std::range_error);
+}
+
+TEST_F(Coroutines, ManyWaitAtOnce) {
+  std::vector<Stream> streams(16);
+  std::vector<Task> tasks;
+  Gate gate;
+  gate.close_on(streams[0]);
+  for (std::size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);
+  for (int round = 0; round < 20; ++round)
+    for (const Stream& stream : streams) tasks.push_back(wait_for(stream));
+  EXPECT_TRUE(std::none_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.has_ended(); }));
+  gate.open();
+  for (Task& task : tasks) task.get();
+}
+
+}  // namespace

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
@@ -129,9 +131,10 @@ void set_stream_report(void (*write)(std::FILE*) noexcept) noexcept { stream_rep
 void read_hang_limit() noexcept {
   const char* const text = std::getenv("RUNNEL_HANG_REPORT");
   if (text == nullptr || *text == '\0') return;
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  if (*end != '\0' || !std::isfinite(seconds) || seconds < 0 || seconds > 1e9) {
+  double seconds = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, code] = std::from_chars(text, end, seconds);
+  if (code != std::errc{} || rest != end || !(seconds >= 0 && seconds <= 1e9)) {
     std::fprintf(stderr, "runnel: RUNNEL_HANG_REPORT=%s is not understood, and nothing is reported: write a number of seconds\n", text);
     return;
   }

@@ -19,7 +19,7 @@ extern constinit sync::Atomic<std::int64_t> hang_limit;
 
 /// Reads the variable. Called once, before the runtime is used.
 void read_hang_limit() noexcept;
-/// Sets the function that writes what each stream does; `stream.cpp` has it. There is one.
+/// Sets the function that writes what each stream does; src/stream/hang_report.cpp has it. There is one.
 void set_stream_report(void (*write)(std::FILE*) noexcept) noexcept;
 
 /// A wait of the calling thread, for as long as this object lives. Costs one load while nothing is reported.

@@ -36,7 +36,7 @@ struct OperationNotes {
     sync::Atomic<const char*> operation{nullptr};
     sync::Atomic<std::uint64_t> stream{0};  // its id: another stream may have had the slot
     sync::Atomic<std::uint64_t> other{0};   // id of a stream that was waited for
-    sync::Atomic<sync::Clock::rep> time{0};
+    sync::Atomic<std::int64_t> time{0};     // of sync::Clock
   };
   std::array<Note, 4> all{};
   sync::Atomic<std::uint32_t> next{0};

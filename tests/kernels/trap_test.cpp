@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ struct Work {
   TimedEvent timed{beside};
   DeviceBuffer<int> there{count, trapped}, other{count, beside};
   PinnedBuffer<int> pinned{count};
+  Future told;
   std::shared_ptr<int> alive = std::make_shared<int>(0);  // held by the callables, too
 
   /// Enqueues it, most of it behind the trap.
@@ -59,7 +61,11 @@ struct Work {
     copy(trapped, there, in);
     trapped.synchronize();
     copy(beside, other, pinned);
+    std::promise<void> gate;  // the trap runs only once the future is there
+    trapped.launch_host_func([opened = gate.get_future().share()] { opened.wait(); });
     kernels::launch_trap(trapped);
+    told = trapped.future();
+    gate.set_value();
     try {  // the runtime may report the trap from here on
       trapped.launch_host_func([keep = alive] {});
       copy(trapped, out, there);
@@ -74,6 +80,8 @@ struct Work {
     }
   }
   void expect_all_lost() {
+    expect(told.wait_for(10s), "a completion is told although the runtime skips host functions");
+    expect_lost("Future::get", [&] { told.get(); });
     expect_lost("synchronize", [&] { trapped.synchronize(); });
     expect_lost("synchronize, another stream", [&] { beside.synchronize(); });
     expect_lost("synchronize_for", [&] { static_cast<void>(third.synchronize_for(1s)); });

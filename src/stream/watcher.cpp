@@ -194,7 +194,7 @@ void Watcher::rest(sync::Clock::duration unsuccessful) noexcept {
   if (unsuccessful < 200us)
     sync::yield();
   else
-    sync::sleep_for(unsuccessful < 20ms ? 50us : 200us);
+    sync::sleep_for(unsuccessful < 20ms ? 50us : unsuccessful < 1s ? 200us : 1000us);
 }
 
 void Watcher::work() noexcept {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <rmm/cuda_stream.hpp>
 #include <rmm/cuda_stream_view.hpp>
+#include <runnel/foreign_stream.hpp>
 #include <runnel/runnel.hpp>
 
 int main() {

@@ -118,8 +118,7 @@ class Device {
   /// Ends this device's access to `peer`'s memory; does nothing if it was not enabled.
   void disable_peer_access(Device peer) const;
 
-  /// Waits until everything submitted to this device has completed, on every stream.
-  /// @throws errc::capture while a stream of the device is being captured (by `capture()` or `begin_capture()`): the wait would break that
+  /// Waits until everything submitted to this device has completed, on every stream. @throws errc::capture during a `capture()`
   void synchronize() const;
   /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it.
   template <class ErrorCode>

@@ -25,11 +25,10 @@
 /// | record work once and launch it many times | graph.hpp |
 /// | be told of completion without waiting | completion.hpp; coroutine.hpp is not in this header |
 /// | handle errors | error.hpp |
-/// | use handles of other libraries | native.hpp, foreign_stream.hpp, `from_native` of `StreamRef`, `Stream` and `Event` |
-/// | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` |
-/// | give streams a part of a device | partition.hpp |
-/// | find missing waits | race_checker.hpp |
-/// | find leaks, name things for a profiler | statistics.hpp, profiler.hpp |
+/// | use handles of other libraries | native.hpp, `from_native` of `StreamRef`, `Stream` and `Event`; foreign_stream.hpp is not in this
+/// header | | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` | | give streams a part
+/// of a device | partition.hpp | | find missing waits | race_checker.hpp | | find leaks, name things for a profiler | statistics.hpp,
+/// profiler.hpp |
 ///
 /// README.md shows a whole program; docs/index.md lists the guides.
 #pragma once
@@ -43,7 +42,6 @@
 #include <runnel/device_resource.hpp>
 #include <runnel/error.hpp>
 #include <runnel/event.hpp>
-#include <runnel/foreign_stream.hpp>
 #include <runnel/format.hpp>
 #include <runnel/graph.hpp>
 #include <runnel/host_registration.hpp>

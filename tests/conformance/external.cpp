@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <runnel/foreign_stream.hpp>
+
 #include "support.hpp"
 
 namespace {

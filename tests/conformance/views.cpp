@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of streams that other code owns.
+#include <runnel/foreign_stream.hpp>
+
 #include "support.hpp"
 
 namespace {

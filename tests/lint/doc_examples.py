@@ -17,7 +17,8 @@ import tempfile
 import repository
 
 BLOCK = re.compile(r"^(?:<!-- (?:needs: (\w+)(?:; )?)?(?:given: (.*?))? ?-->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PRELUDE = """#include <runnel/runnel.hpp>
+PRELUDE = """#include <runnel/foreign_stream.hpp>
+#include <runnel/runnel.hpp>
 #include <array>
 #include <atomic>
 #include <chrono>

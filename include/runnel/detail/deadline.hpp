@@ -15,15 +15,14 @@ template <class Rep, class Period>
   const auto now = clock::now();
   const std::chrono::duration<double> seconds{timeout};
   if (!(seconds.count() > 0)) return now;
-  const std::chrono::duration<double> left{clock::time_point::max() - now};
-  return seconds >= left ? clock::time_point::max() : now + std::chrono::ceil<clock::duration>(timeout);
+  return seconds >= clock::time_point::max() - now ? clock::time_point::max() : now + std::chrono::ceil<clock::duration>(timeout);
 }
 
 /// The same for a point in time of any clock, which is read now.
 template <class Clock, class Duration>
 [[nodiscard]] std::chrono::steady_clock::time_point deadline_at(std::chrono::time_point<Clock, Duration> time) {
-  return deadline_after(std::chrono::duration<double>{time.time_since_epoch()} -
-                        std::chrono::duration<double>{Clock::now().time_since_epoch()});
+  using Seconds = std::chrono::duration<double>;
+  return deadline_after(Seconds{time.time_since_epoch()} - Seconds{Clock::now().time_since_epoch()});
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

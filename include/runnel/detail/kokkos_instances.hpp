@@ -172,11 +172,23 @@ struct KeptOf final : Kept {
   std::optional<E> exec;
 };
 
+[[nodiscard]] inline runnel::detail::Attachment* find_attachment(const runnel::detail::StreamSlot& slot, const void* key) noexcept {
+  runnel::detail::Attachment* found = slot.attachments.load(__ATOMIC_ACQUIRE);
+  while (found != nullptr && found->key != key) found = found->next;
+  return found;
+}
+/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no attachment of the same key.
+inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment* attachment) noexcept {
+  attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
+  while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, __ATOMIC_RELEASE)) {
+  }
+}
+
 template <class E>
 [[nodiscard]] const E* find_instance(StreamRef stream) {
   const runnel::detail::StreamSlot* const slot = runnel::detail::Access::slot(stream);
   if (!runnel::detail::is_live(slot, stream.id())) return nullptr;
-  const auto* const found = static_cast<const KeptOf<E>*>(runnel::detail::find_attachment(*slot, space_key<E>()));
+  const auto* const found = static_cast<const KeptOf<E>*>(find_attachment(*slot, space_key<E>()));
   return found != nullptr && found->exec ? &*found->exec : nullptr;
 }
 
@@ -193,7 +205,7 @@ std::pair<const E&, bool> keep_instance(StreamRef stream, Make make) {
   all.kept.reserve(all.kept.size() + 1);
   auto* const kept = new KeptOf<E>{stream, make()};
   all.kept.push_back(kept);
-  runnel::detail::attach(*runnel::detail::Access::slot(stream), kept);
+  attach(*runnel::detail::Access::slot(stream), kept);
   return {*kept->exec, true};
 }
 

@@ -11,13 +11,12 @@ struct PartitionData;
 struct Access;
 }  // namespace detail
 
-/// Some of a device's multiprocessors, for `StreamOptions{.partition = p}`: a small value, made by partition(). The parts themselves live
-/// as long as the process.
+/// Some of a device's multiprocessors, for `StreamOptions{.partition = p}`: a value, made by partition(). Parts live as long as the
+/// process.
 class Partition {
  public:
   /// No part: all multiprocessors of the stream's device.
   constexpr Partition() noexcept = default;
-
   /// How many multiprocessors the part has: at least as many as were asked for. Requires: it is one of partition()'s.
   [[nodiscard]] int multiprocessors() const noexcept;
   /// The device. Requires: it is one of partition()'s.
@@ -29,7 +28,6 @@ class Partition {
  private:
   friend struct detail::Access;
   constexpr explicit Partition(const detail::PartitionData* data) noexcept : data_{data} {}
-
   const detail::PartitionData* data_ = nullptr;
 };
 

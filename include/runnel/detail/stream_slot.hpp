@@ -18,8 +18,7 @@ struct Attachment {
   Attachment* next = nullptr;
 };
 
-/// The part of `std::atomic` that is needed here, without the thousands of lines of <atomic>. An order is a std::memory_order or the
-/// compiler's number for it, which are the same.
+/// What is needed of `std::atomic`, without the thousands of lines of <atomic>. An order is a std::memory_order, or its number.
 template <class T>
 class Atomic {
  public:
@@ -49,20 +48,8 @@ struct StreamSlot {
 };
 
 struct Access;
-
 [[nodiscard]] inline bool is_live(const StreamSlot* slot, std::uint64_t id) noexcept {
   return slot != nullptr && slot->id.load(__ATOMIC_ACQUIRE) == id;
-}
-[[nodiscard]] inline Attachment* find_attachment(const StreamSlot& slot, const void* key) noexcept {
-  Attachment* found = slot.attachments.load(__ATOMIC_ACQUIRE);
-  while (found != nullptr && found->key != key) found = found->next;
-  return found;
-}
-/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no attachment of the same key.
-inline void attach(StreamSlot& slot, Attachment* attachment) noexcept {
-  attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
-  while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, __ATOMIC_RELEASE)) {
-  }
 }
 [[noreturn]] void throw_dead_stream(std::uint64_t id);
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);

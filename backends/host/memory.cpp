@@ -86,8 +86,9 @@ using Memory = std::unique_ptr<void, Free>;
 [[nodiscard]] void* allocate_pages(std::size_t bytes) noexcept {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (bytes < huge_page) return std::aligned_alloc(alignment, round_up(bytes));
-  void* const memory = std::aligned_alloc(huge_page, round_up(bytes));
-  if (memory != nullptr) static_cast<void>(::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE));  // a hint: no error matters
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, huge_page, bytes) != 0) return nullptr;
+  static_cast<void>(::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE));  // a hint: no error matters
   return memory;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shared_memory.hpp"
 
+#include "base/announce.hpp"
 #include "state.hpp"
 
 #include <fcntl.h>
@@ -47,6 +48,7 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 }
 
 SharedMemory::~SharedMemory() {
+  const sync::Unseen unseen;  // ThreadSanitizer does not know that the streams are done with the memory
   if (data_ != nullptr) munmap(data_, size_);
   if (file_ >= 0) ::close(file_);
 }

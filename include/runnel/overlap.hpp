@@ -40,7 +40,7 @@ struct OverlapProgress {
 
 /// Options of overlap(). All of them have defaults.
 struct OverlapOptions {
-  /// Items of a chunk (0 = automatic, default: 16 MiB, 64 MiB in pageable memory, less if the input or the device is small).
+  /// Items of a chunk (0 = automatic, default: 32 MiB, 64 MiB in pageable memory, less if the input or the device is small).
   std::size_t chunk = 0;
   /// Chunks in each device's memory at once (0 = automatic, default: 4, fewer if the device is small or its memory is in use).
   std::size_t in_flight = 0;

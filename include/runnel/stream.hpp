@@ -172,7 +172,7 @@ class StreamRef {
   /// @endcond
 
   /// Work submitted to this stream from now on waits until the number at `location` is at least `value`, as a cyclic difference:
-  /// `static_cast<std::int32_t>(*location - value) >= 0`. The location is in pinned memory or in memory of the stream's device, and aligned
+  /// `static_cast<std::int32_t>(*location - value) >= 0`. The location is in pinned or registered memory, and aligned
   /// to 4 bytes. A stream or the host writes the number (docs/sharing.md). Requires: nothing that must happen before is enqueued later on
   /// this device, because streams share hardware queues. @throws errc::invalid_argument for other memory, errc::not_supported without
   /// Device::has_stream_memory_operations(), errc::capture in a capture

@@ -85,9 +85,8 @@ void populate(std::uintptr_t begin, std::uintptr_t end) noexcept {
   static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, populate_write));
 }
 
-/// As populate(), for new pages, also where the system is older than Linux 5.14.
+/// For new pages: several times faster than populate(), under which threads wait for each other.
 void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  if (madvise(reinterpret_cast<void*>(begin), end - begin, populate_write) == 0) return;
   for (std::uintptr_t at = begin; at < end; at += page) *reinterpret_cast<volatile unsigned char*>(at) = 0;
 }
 

@@ -17,8 +17,10 @@ namespace {
 
 /// @throws errc::invalid_argument unless devices can wait for a number there and write it. Whether they can is the same on all backends.
 void require_kind(MemoryKind kind, const char* operation) {
+  if (kind == MemoryKind::device)  // CUDA refuses memory of its pools, with an error that says nothing
+    throw_error(errc::invalid_argument, operation, "the location is in device memory: take pinned memory");
   if (kind == MemoryKind::pageable)
-    throw_error(errc::invalid_argument, operation, "the location is in pageable memory: take pinned or device memory");
+    throw_error(errc::invalid_argument, operation, "the location is in pageable memory: take pinned memory");
   if (kind == MemoryKind::managed)
     throw_error(errc::invalid_argument, operation, "the location is in managed memory, where a device does not wait: take pinned memory");
 }
@@ -36,7 +38,7 @@ void require_kind(MemoryKind kind, const char* operation) {
   const MemoryFacts facts = facts_of(location, sizeof *location, std::nullopt, use, call.operation());
   require_kind(facts.kind, call.operation());
   auto* const place = const_cast<std::uint32_t*>(location);
-  if (facts.kind == MemoryKind::device || facts.in_one_block) return place;
+  if (facts.in_one_block) return place;
   // Memory that the user has registered may have another address on the device.
   const ScopedDevice on{slot.device, call.operation()};
   void* on_device = nullptr;

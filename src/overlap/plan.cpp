@@ -19,7 +19,7 @@ namespace {
 
 using Kind = OverlapEnd::Kind;
 
-constexpr std::size_t usual_chunk_bytes = std::size_t{16} << 20;
+constexpr std::size_t usual_chunk_bytes = std::size_t{32} << 20;
 constexpr std::size_t staged_chunk_bytes = std::size_t{64} << 20;  // large enough that the pieces of its staged copies are worth their cost
 constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;  // the fixed cost of a smaller transfer exceeds that of its bytes
 constexpr std::size_t usual_chunks = 16;                            // chunks of a small input, so that there is something to overlap

@@ -2,7 +2,7 @@
 """Every block of C++ in the documentation compiles.
 
 usage: doc_examples.py INCLUDE-FOLDER -- COMPILER...
-       doc_examples.py --needing kokkos FILE
+       doc_examples.py --needing LIBRARY FILE
 
 A block with an #include or a main() is a file of its own. Any other block is the body of a function with `using namespace runnel`.
 A comment before the block, which readers do not see, declares the names that it uses: <!-- given: Stream stream; int n = 1; -->
@@ -49,7 +49,9 @@ struct Boundary {
   KOKKOS_FUNCTION void operator()(std::size_t i) const { x(i) = 0; }
   View x;
 };
-"""}
+""",
+    "stdexec": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/execution.hpp>\n#include <runnel/runnel.hpp>"),
+}
 
 
 def sources(page, wanted=None):

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What <runnel/execution.hpp> makes of senders: steps, which enqueue their work on streams, one after the other, without waiting. A step
+/// has
+///   Values               a std::tuple of what it sends on
+///   check()              throws if the work cannot be enqueued; called for all steps before the first one enqueues anything
+///   enqueue(work)        enqueues the steps before it, then its own work; returns the stream in whose order the values are there
+///   refs(), take()       the values, as references, or moved; called in that stream's order
+///   stream()             the stream that enqueue() will return
+#pragma once
+
+#include <runnel/error.hpp>
+#include <runnel/stream.hpp>
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail::execution {
+
+/// What the host functions of one operation share, and what ends the operation. Each function keeps it alive, because after a failure a
+/// stream may hold functions for longer than the operation lasts. Those do nothing when they run: the operation's end closes the work.
+class Work {
+ public:
+  Work() = default;
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+  virtual ~Work() = default;
+
+  /// Calls the function, unless something has failed before, or a stop was requested.
+  template <class F>
+  void call(F&& function) noexcept {
+    if (!enter()) return;
+    if (goes_on()) {
+      try {
+        std::forward<F>(function)();
+      } catch (...) {
+        fail(std::current_exception());
+      }
+    }
+    leave(-user);
+  }
+  /// Nothing more is called. The first failure counts; null means that a stop was requested.
+  void fail(std::exception_ptr failure) noexcept {
+    if (!has_failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::move(failure);
+  }
+  [[nodiscard]] bool goes_on() noexcept {
+    if (has_failed_.load(std::memory_order_relaxed)) return false;
+    if (!is_stop_requested()) return true;
+    fail(nullptr);
+    return false;
+  }
+  /// Nothing is called from now on. The operation ends here, or where a function that runs at this moment returns. Called once.
+  void close() noexcept { leave(closed - user); }
+
+ protected:
+  [[nodiscard]] bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
+
+ private:
+  [[nodiscard]] virtual bool is_stop_requested() const noexcept = 0;
+  /// Ends the operation. Nothing of it may be used afterwards.
+  virtual void deliver() noexcept = 0;
+
+  static constexpr int closed = 1;
+  static constexpr int user = 2;
+
+  [[nodiscard]] bool enter() noexcept {
+    for (int seen = users_.load(std::memory_order_relaxed); (seen & closed) == 0;)
+      if (users_.compare_exchange_weak(seen, seen + user, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    return false;
+  }
+  void leave(int change) noexcept {
+    if (users_.fetch_add(change, std::memory_order_acq_rel) + change == closed) deliver();
+  }
+
+  std::atomic<int> users_{user};  // the functions that are running, and who will close
+  std::atomic<bool> has_failed_{false};
+  std::exception_ptr failure_;
+};
+using SharedWork = std::shared_ptr<Work>;
+
+/// Refuses a capture before anything gets into its graph: nothing completes there before the graph is launched.
+inline void check_stream(StreamRef stream) {
+  if (stream.is_capturing()) throw_error(errc::capture, "start a sender", "the stream is being captured: its work does not run yet");
+}
+
+struct ScheduleStep {
+  using Values = std::tuple<>;
+
+  void check() const { check_stream(on); }
+  [[nodiscard]] StreamRef enqueue(const SharedWork&) const { return on; }
+  [[nodiscard]] std::tuple<> refs() const noexcept { return {}; }
+  [[nodiscard]] std::tuple<> take() const noexcept { return {}; }
+  [[nodiscard]] StreamRef stream() const noexcept { return on; }
+
+  StreamRef on;
+};
+
+/// A step with one step before it, whose values it sends on.
+template <class Previous>
+struct StepAfter {
+  using Values = typename Previous::Values;
+
+  void check() const { previous.check(); }
+  [[nodiscard]] auto refs() noexcept { return previous.refs(); }
+  [[nodiscard]] auto take() { return previous.take(); }
+  [[nodiscard]] StreamRef stream() const noexcept { return previous.stream(); }
+
+  Previous previous;
+};
+
+/// Enqueues a host function that calls step.compute().
+template <class Step>
+void launch(StreamRef stream, const SharedWork& work, Step& step) {
+  stream.launch_host_func([work, &step]() noexcept { work->call([&step] { step.compute(); }); });
+}
+
+/// What a step keeps of a result. A reference to something temporary becomes a value.
+template <class R>
+using Kept = std::conditional_t<std::is_rvalue_reference_v<R>, std::remove_cvref_t<R>, std::remove_const_t<R>>;
+
+/// `then(f)`: a host function calls f with the values.
+template <class Previous, class F>
+struct ThenStep : StepAfter<Previous> {
+  using Result = decltype(std::apply(std::declval<F>(), std::declval<typename Previous::Values>()));
+  static constexpr bool is_void = std::is_void_v<Result>;
+  using Values = typename std::conditional_t<is_void, std::type_identity<std::tuple<>>, std::type_identity<std::tuple<Kept<Result>>>>::type;
+
+  ThenStep(Previous before, F f) : StepAfter<Previous>{std::move(before)}, function{std::move(f)} {}
+
+  [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
+    const StreamRef on = this->previous.enqueue(work);
+    launch(on, work, *this);
+    return on;
+  }
+  void compute() {
+    if constexpr (is_void) {
+      std::apply(std::move(function), this->previous.take());
+      values.emplace();
+    } else {
+      values.emplace(std::apply(std::move(function), this->previous.take()));
+    }
+  }
+  [[nodiscard]] auto refs() noexcept {
+    return std::apply([](auto&... value) { return std::tie(value...); }, *values);
+  }
+  [[nodiscard]] Values take() { return *std::move(values); }
+
+  F function;
+  std::optional<Values> values{};
+};
+
+/// `bulk(n, f)` and `bulk_chunked(n, f)`: one host function calls f for all indices, or for all of them at once.
+template <bool is_chunked, class Previous, class Shape, class F>
+struct BulkStep : StepAfter<Previous> {
+  BulkStep(Previous before, Shape n, F f) : StepAfter<Previous>{std::move(before)}, count{n}, function{std::move(f)} {}
+
+  [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
+    const StreamRef on = this->previous.enqueue(work);
+    launch(on, work, *this);
+    return on;
+  }
+  void compute() {
+    std::apply(
+        [this](auto&... value) {
+          if constexpr (is_chunked)
+            function(Shape{0}, count, value...);
+          else
+            for (Shape i{0}; i < count; ++i) function(i, value...);
+        },
+        this->previous.refs());
+  }
+
+  Shape count;
+  F function;
+};
+
+/// `runnel::enqueue(f)`: f(stream) is called at once, in start(), and enqueues what it wants.
+template <class Previous, class F>
+struct EnqueueStep : StepAfter<Previous> {
+  EnqueueStep(Previous before, F f) : StepAfter<Previous>{std::move(before)}, function{std::move(f)} {}
+
+  [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
+    const StreamRef on = this->previous.enqueue(work);
+    std::invoke(std::move(function), on);
+    return on;
+  }
+
+  F function;
+};
+
+/// `continues_on(scheduler)`: the other stream waits for this one. No thread does.
+template <class Previous>
+struct ContinueStep : StepAfter<Previous> {
+  ContinueStep(Previous before, StreamRef on) : StepAfter<Previous>{std::move(before)}, next{on} {}
+
+  void check() const {
+    this->previous.check();
+    check_stream(next);
+  }
+  [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
+    next.wait_stream(this->previous.enqueue(work));
+    return next;
+  }
+  [[nodiscard]] StreamRef stream() const noexcept { return next; }
+
+  StreamRef next;
+};
+
+/// `when_all(...)`: the stream of the first sender waits for those of the others.
+template <class... Previous>
+struct AllStep {
+  using Values = decltype(std::tuple_cat(std::declval<typename Previous::Values>()...));
+
+  void check() const {
+    std::apply([](const auto&... each) { (each.check(), ...); }, previous);
+  }
+  [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
+    const StreamRef on = stream();
+    // All are enqueued before the first stream waits: the branches run beside each other.
+    const auto streams = std::apply([&](auto&... each) { return std::array{each.enqueue(work)...}; }, previous);
+    for (const StreamRef& other : streams) on.wait_stream(other);
+    return on;
+  }
+  [[nodiscard]] auto refs() noexcept {
+    return std::apply([](auto&... each) { return std::tuple_cat(each.refs()...); }, previous);
+  }
+  [[nodiscard]] Values take() {
+    return std::apply([](auto&... each) { return std::tuple_cat(each.take()...); }, previous);
+  }
+  [[nodiscard]] StreamRef stream() const noexcept { return std::get<0>(previous).stream(); }
+
+  std::tuple<Previous...> previous;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail::execution

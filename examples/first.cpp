@@ -10,14 +10,10 @@ int main() {
   runnel::Stream up, down;                           // two lines of work
   runnel::DeviceBuffer<float> x(values.size(), up);  // allocated in stream order
   runnel::copy(up, x, values);                       // from any host memory; returns at once
-  up.launch_host_func([] { std::cout << "arrived\n"; });
-
-  down.wait_stream(up);  // what follows in `down` comes after
+  down.wait_stream(up);                              // what follows in `down` comes after
   runnel::copy(down, result, x);
-  runnel::Event done = down.record_event();
-  up.wait_event(done);  // x is freed in the order of `up`
+  down.synchronize();
 
-  done.synchronize();
   std::cout << (result == values ? "the same values came back\n" : "something is wrong\n");
   return result == values ? 0 : 1;
 }

@@ -28,6 +28,11 @@ namespace {
   return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
 
+/// The stream that a report about a wait for the event should name; 0 if it is not known, or nothing is reported.
+[[nodiscard]] std::int64_t recorder_for_report(native::event event) noexcept {
+  return are_hangs_reported() ? static_cast<std::int64_t>(recorder_of(event)) : 0;
+}
+
 /// Whether the event has happened. If so, the host may use what the event stands for.
 [[nodiscard]] bool poll(native::event event, const char* operation) {
   if (!has_happened(event, operation)) return false;
@@ -154,6 +159,8 @@ void EventBase::record(StreamRef stream) {
   captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
   tell_record(call.slot(), handle_.load(std::memory_order_relaxed));
   recorded_.store(true, std::memory_order_release);
+  if (are_hangs_reported()) [[unlikely]]
+    note_recorder(handle_.load(std::memory_order_relaxed), stream.id());
 }
 
 bool EventBase::query() const {
@@ -169,7 +176,7 @@ void EventBase::synchronize() const {
   const native::event event = handle_for_host(operation);
   if (event == nullptr) return;
   {
-    const WatchedWait watched{operation};
+    const WatchedWait watched{operation, recorder_for_report(event)};
     check(backend::event_synchronize(event), operation);
   }
   tell_complete(event);
@@ -179,7 +186,7 @@ bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) c
   constexpr const char* operation = "wait for an event";
   enter(operation);
   const native::event event = handle_for_host(operation);
-  const WatchedWait watched{operation};
+  const WatchedWait watched{operation, recorder_for_report(event)};
   return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
 }
 
@@ -226,6 +233,7 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
   recorded_.store(true, std::memory_order_relaxed);
   origin_ = ownership == Ownership::borrow ? Origin::borrowed : Origin::taken;
   if (origin_ == Origin::taken) count_up(counters.events);
+  if (are_hangs_reported()) note_recorder(handle, 0);
   if (is_checking()) checker::adopts_event(handle);
 }
 

@@ -2,7 +2,9 @@
 // What a report about a wait that lasts long says of the streams.
 #include "base/hang_report.hpp"
 
+#include "base/immortal.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
 #include "stream/capture.hpp"
 #include "stream/enter_stream.hpp"
 #include "stream/stream_device.hpp"
@@ -11,6 +13,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <mutex>
+#include <new>
+#include <unordered_map>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -59,7 +64,27 @@ void write_streams(std::FILE* to) noexcept try {
 } catch (const std::exception&) {
 }
 
+/// Which stream has recorded a native event. Handles are used again, so that there are no more of them than events at one time.
+struct Recorders {
+  sync::Mutex mutex;
+  std::unordered_map<native::event, std::uint64_t> ids;
+};
+
 }  // namespace
+
+void note_recorder(native::event event, std::uint64_t id) noexcept try {
+  auto& [mutex, ids] = immortal<Recorders>();
+  const std::lock_guard lock{mutex};
+  ids[event] = id;
+} catch (const std::bad_alloc&) {  // the report does not name the stream then
+}
+
+std::uint64_t recorder_of(native::event event) noexcept {
+  auto& [mutex, ids] = immortal<Recorders>();
+  const std::lock_guard lock{mutex};
+  const auto found = ids.find(event);
+  return found == ids.end() ? 0 : found->second;
+}
 
 void note_operation(Slot& slot, const char* operation, std::uint64_t other) noexcept {
   set_stream_report(write_streams);

@@ -295,7 +295,12 @@ namespace {
 
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
-  detail::Slot& slot = detail::enter_stream(stream, operation);
+  std::uint64_t recorder = 0;
+  if (detail::are_hangs_reported()) [[unlikely]] {
+    detail::enter(operation);
+    recorder = detail::recorder_of(detail::Access::recorded(event));
+  }
+  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, recorder));
   const native::event handle = detail::recorded_event(event, operation);
   if (handle != nullptr) detail::StreamCall{slot, operation}.wait_for(handle);  // an event that was never recorded is complete
 }

@@ -414,6 +414,8 @@ int hang_report() {
   unused.synchronize();
   std::promise<void>& gate = hold(holder);
   waiter.wait_stream(holder);
+  Stream behind_event;
+  behind_event.wait_event(holder.record_event());
   std::thread thread{[&] { waiter.synchronize(); }};
   const bool is_reported = errors.eventually_has("the wait goes on");
   expect(is_reported, "the wait is reported");
@@ -422,10 +424,26 @@ int hang_report() {
   for (const std::string& part :
        {"wait for a stream (stream id " + std::to_string(waiter.id()) + ")", std::string{", holder): has work"},
         std::string{", waiter): has work"}, std::string{", unused): idle"},
-        "make a stream wait for another (stream id " + std::to_string(holder.id()) + ")", std::string{"ago: launch a host function"}})
+        "make a stream wait for another (stream id " + std::to_string(holder.id()) + ")",
+        "make a stream wait for an event (stream id " + std::to_string(holder.id()) + ")", std::string{"ago: launch a host function"}})
     expect(errors.count(part) == 1, "the report has \"" + part + "\"");
   waiter.synchronize();
   expect(errors.count("a wait lasts long") == 1, "a wait is reported once");
+  if (failures > 0) std::puts(errors.text().c_str());
+  return finish();
+}
+
+int hang_report_of_an_event() {
+  setenv("RUNNEL_HANG_REPORT", "0.05", 1);
+  const CapturedErrors errors;
+  Stream holder;
+  std::promise<void>& gate = hold(holder);
+  const Event event = holder.record_event();
+  std::thread thread{[&] { event.synchronize(); }};
+  const bool is_reported = errors.eventually_has("wait for an event (stream id " + std::to_string(holder.id()) + ")");
+  expect(is_reported, "the report names the stream that has recorded the event");
+  gate.set_value();
+  thread.join();
   if (failures > 0) std::puts(errors.text().c_str());
   return finish();
 }
@@ -527,6 +545,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"fork_then_exit_in_the_child", fork_then_exit_in_the_child},
     {"fork_then_use_in_the_child", fork_then_use_in_the_child},
     {"hang_report", hang_report},
+    {"hang_report_of_an_event", hang_report_of_an_event},
     {"no_hang_report", no_hang_report},
     {"static_guard", static_guard},
     {"static_objects", static_objects},

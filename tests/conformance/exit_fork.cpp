@@ -146,6 +146,7 @@ TEST_F(SharingProcesses, WhatIsGoneCannotBeOpened) { expect_passes("gone_before"
 TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device"); }
 // These too need processes of their own, because a variable is read at first use.
 TEST_F(ExitFork, AWaitThatLastsLongIsReportedOnceAndGoesOn) { expect_passes("hang_report"); }
+TEST_F(ExitFork, AWaitForAnEventIsReportedWithItsStream) { expect_passes("hang_report_of_an_event"); }
 TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
 
 }  // namespace

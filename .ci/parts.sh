@@ -35,7 +35,6 @@ release=(
   put_back
   models_long
   aarch64
-  execution
 )
 # By name only, where build/ is there: lint
 
@@ -108,7 +107,7 @@ part_scripts_test() {
   need fish command -v fish
   need zsh command -v zsh
   need_consumers
-  # Debian has no stdexec: the part execution has these tests.
+  # Debian has no stdexec.
   CXX=g++ set_up_build build -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dstdexec=disabled
   MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test
   nothing_skipped build
@@ -332,19 +331,6 @@ part_kokkos() {
     tested=1
   fi
   [ $tested -eq 1 ]
-}
-
-# <runnel/execution.hpp> with the stdexec in the folder STDEXEC_SOURCE, or else with its repository's newest.
-part_execution() {
-  need_build_tools
-  install_missing
-  local source=${STDEXEC_SOURCE:-$PWD/build-ci/stdexec}
-  if [ ! -d "$source" ]; then
-    git clone --quiet --depth 1 https://github.com/NVIDIA/stdexec "$source"
-  fi
-  CXX=g++ CXXFLAGS="-isystem $source/include" configure execution -Dgpu_backend=host -Dstdexec=enabled -Dwerror=true \
-    -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
-  run_tests build-ci/execution --suite execution
 }
 
 # answers URL: somebody is there.

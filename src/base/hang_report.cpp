@@ -117,6 +117,13 @@ class HangReporter {
 };
 
 void WatchedWait::begin(const char* operation, std::int64_t id) noexcept {
+  is_begun_ = true;
+  if (is_told())
+    told_.begin({.kind = HookKind::host_wait,
+                 .operation = operation,
+                 .stream = id > 0 ? static_cast<std::uint64_t>(id) : 0,
+                 .device = id < 0 ? static_cast<int>(-1 - id) : -1});
+  if (!are_hangs_reported()) return;
   is_reported_ = false;
   thread_ = gettid();
   operation_ = operation;
@@ -124,7 +131,9 @@ void WatchedWait::begin(const char* operation, std::int64_t id) noexcept {
   since_ = sync::Clock::now();
   immortal<HangReporter>().add(*this);
 }
-void WatchedWait::end() noexcept { immortal<HangReporter>().remove(*this); }
+void WatchedWait::end() noexcept {
+  if (is_listed_) immortal<HangReporter>().remove(*this);
+}
 
 void set_stream_report(void (*write)(std::FILE*) noexcept) noexcept { stream_report.store(write, std::memory_order_release); }
 
@@ -139,6 +148,7 @@ void read_hang_limit() noexcept {
     return;
   }
   hang_limit.store(std::llround(seconds * 1e9), std::memory_order_relaxed);
+  if (are_hangs_reported()) observers.fetch_or(observer_hangs, __ATOMIC_RELAXED);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,6 +2,7 @@
 /// RUNNEL_HANG_REPORT=seconds: a wait of the host that lasts longer is reported once to stderr, with what each stream does, and goes on.
 #pragma once
 
+#include "base/hooks.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/config.hpp>
@@ -22,18 +23,18 @@ void read_hang_limit() noexcept;
 /// Sets the function that writes what each stream does; src/stream/hang_report.cpp has it. There is one.
 void set_stream_report(void (*write)(std::FILE*) noexcept) noexcept;
 
-/// A wait of the calling thread, for as long as this object lives. Costs one load while nothing is reported.
+/// A wait of the calling thread, for as long as this object lives. A hook and the trace are told of it. Costs one load while all are off.
 class WatchedWait {
  public:
   /// `operation` must be a literal. `id` is that of the awaited stream, or -1 - n for device n, or 0.
   explicit WatchedWait(const char* operation, std::int64_t id = 0) noexcept {
-    if (are_hangs_reported()) [[unlikely]]
+    if (has_observers(observer_hangs | observer_hook | observer_trace)) [[unlikely]]
       begin(operation, id);
   }
   WatchedWait(const WatchedWait&) = delete;
   WatchedWait& operator=(const WatchedWait&) = delete;
   ~WatchedWait() {
-    if (is_listed_) [[unlikely]]
+    if (is_begun_) [[unlikely]]
       end();
   }
 
@@ -42,6 +43,7 @@ class WatchedWait {
   void begin(const char* operation, std::int64_t id) noexcept;
   void end() noexcept;
 
+  bool is_begun_ = false;
   bool is_listed_ = false;
   bool is_reported_;
   int thread_;
@@ -50,6 +52,7 @@ class WatchedWait {
   sync::Clock::time_point since_;
   WatchedWait* next_;
   WatchedWait** link_;
+  ToldOperation told_;
 };
 
 /// "3.2 s", for a report.

@@ -4,6 +4,7 @@
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/hang_report.hpp"
+#include "base/hooks.hpp"
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
 
@@ -25,7 +26,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 constinit sync::Atomic<unsigned> attention{attention_phase};
-constinit Atomic<bool> checking{false};
+constinit Atomic<unsigned> observers{0};
 thread_local constinit bool in_host_function = false;
 
 namespace {
@@ -83,8 +84,9 @@ void start(const char* operation) {
   // Stored before the phase becomes `starting`: a child that inherits that phase must see that the thread which starts is not there.
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
   if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
-    if (is_check_demanded()) checking.store(true, __ATOMIC_RELAXED);
+    if (is_check_demanded()) observers.fetch_or(observer_checker, __ATOMIC_RELAXED);
     read_hang_limit();
+    start_demanded_trace();
     if (are_hangs_reported()) attention.fetch_or(attention_notes, std::memory_order_relaxed);
     pthread_atfork(nullptr, nullptr, become_forked_child);
     std::atexit(begin_exit);
@@ -122,6 +124,7 @@ void throw_forked(const char* operation) {
 
 void enter_slowly(const char* operation) {
   refuse_in_child(operation);
+  if (in_hook) throw_error(errc::not_permitted, operation, "a hook must not use the library");
   if (in_host_function)
     throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
   switch (phase.load(std::memory_order_acquire)) {

@@ -351,12 +351,12 @@ void host_uses(const char* operation, MemoryAccess access, const void* pointer, 
 }  // namespace
 }  // namespace checker
 
-void RaceChecker::start() { detail::checking.store(true, __ATOMIC_RELAXED); }
+void RaceChecker::start() { detail::observers.fetch_or(detail::observer_checker, __ATOMIC_RELAXED); }
 
 void RaceChecker::stop() {
   checker::State& s = checker::state();
   const std::lock_guard lock{s.mutex};
-  detail::checking.store(false, __ATOMIC_RELAXED);
+  detail::observers.fetch_and(~detail::observer_checker, __ATOMIC_RELAXED);
   s.ranges.clear();
   s.order = {};
   s.reported.clear();

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "copy/run.hpp"
+#include "stream/observed.hpp"
 
 #include <vector>
 
@@ -88,6 +89,12 @@ struct Lists {
   return counts.blocked;
 }
 
+[[nodiscard]] HookEvent about_batch(const Slot& slot, std::span<const CopyOperation> operations) noexcept {
+  HookEvent event = about(slot, HookKind::copy, operation);
+  for (const CopyOperation& each : operations) event.bytes += each.bytes;
+  return event;
+}
+
 }  // namespace
 }  // namespace detail
 
@@ -95,13 +102,17 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   using namespace detail;
   CopyCall call{stream, detail::operation};
   Plan plan = plan_batch(call, operations, policy);
+  ToldOperation told;
+  if (is_told()) [[unlikely]]
+    told.begin(about_batch(call.slot, operations));
   const bool in_one_call = try_one_call(plan, call);
   CopyBatchResult counts;
   for (PlannedCopy& copy : plan) {
     call.is_idle.reset();
     const bool is_done = in_one_call && copy.fits_one_call;
+    ObservedCopy observed{copy.request, copy.facts};
     const CopyResult done = is_done ? CopyResult::direct : enqueue_copy(copy.request, copy.facts);
-    tell_checker(copy.request, done, copy.facts);
+    observed.enqueued(copy.request, done, copy.facts);
     ++count_of(counts, done);
   }
   return counts;

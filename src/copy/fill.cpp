@@ -5,6 +5,7 @@
 #include "copy/run.hpp"
 #include "device/device_table.hpp"
 #include "stream/checked.hpp"
+#include "stream/observed.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -72,13 +73,25 @@ void fill_by_copies(const FillRequest& request, Facts& facts) {
   }
 }
 
+[[nodiscard]] HookEvent about_fill(const FillRequest& request, const Slot& slot) noexcept {
+  HookEvent event = about(slot, HookKind::fill, operation);
+  event.to = request.to;
+  event.bytes = request.width * request.height;
+  event.to_kind = request.to_kind;
+  return event;
+}
+
 void fill_request(StreamRef stream, const FillRequest& request) {
   CopyCall call{stream, operation};
   validate(request, operation);
   Facts facts{call, request};
   const Route route = choose_route(request, facts);
+  ToldOperation told;
+  const bool observed = is_observed() && route != Route::nothing;
+  if (observed && is_told()) [[unlikely]]
+    told.begin(about_fill(request, call.slot));
   run(route, request, facts);
-  if (route == Route::nothing || !is_checked(call.slot)) [[likely]]
+  if (!observed || !is_checked(call.slot)) [[likely]]
     return;
   const std::array side{
       checker::Side{MemoryAccess::write, {request.to, request.pitch, request.width, request.height}, request.to_kind, false}};

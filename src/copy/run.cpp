@@ -9,6 +9,7 @@
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
 #include "stream/idle.hpp"
+#include "stream/observed.hpp"
 
 #include <runnel/event.hpp>
 
@@ -148,10 +149,21 @@ CopyResult enqueue_copy(const CopyRequest& request, Facts& facts) {
     if (const std::optional<CopyResult> done = run(choose_route(request, facts), request, facts)) return *done;
 }
 
+namespace {
+
+[[nodiscard]] HookEvent about_copy(const CopyRequest& request, const Facts& facts) noexcept {
+  HookEvent event = about(facts.slot(), HookKind::copy, facts.operation());
+  const Transfer& t = request.transfer;
+  event.to = t.to;
+  event.from = t.from;
+  event.bytes = t.bytes();
+  event.to_kind = request.to_kind;
+  event.from_kind = request.from_kind;
+  return event;
+}
+
 void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts) {
-  if (!is_checking() || done == CopyResult::nothing) [[likely]]
-    return;
-  if (!is_checked(facts.slot())) return;
+  if (done == CopyResult::nothing || !is_checked(facts.slot())) return;
   const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
   const bool to_done = at_the_call && facts.to_kind() == MemoryKind::pageable;
   const bool from_done = at_the_call && facts.from_kind() == MemoryKind::pageable;
@@ -161,14 +173,24 @@ void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts) {
   checker::uses_memory(info_of(facts.slot()), facts.operation(), sides);
 }
 
+}  // namespace
+
+void ObservedCopy::begin(const CopyRequest& request, const Facts& facts) noexcept {
+  is_observed_ = true;
+  if (is_told() && !has_nothing_to_do(request)) told_.begin(about_copy(request, facts));
+}
+
+void ObservedCopy::end(const CopyRequest& request, CopyResult done, Facts& facts) { tell_checker(request, done, facts); }
+
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
   CopyCall call{stream, operation};
   validate(request, operation);
   CopyRequest valid = request;
   valid.transfer = flattened(request.transfer);
   Facts facts{call, valid};
+  ObservedCopy observed{valid, facts};
   const CopyResult done = enqueue_copy(valid, facts);
-  tell_checker(valid, done, facts);
+  observed.enqueued(valid, done, facts);
   return done;
 }
 

@@ -2,6 +2,7 @@
 /// Taking a route: everything here enqueues work. Requires, throughout: the request is valid, and the stream's device is current.
 #pragma once
 
+#include "base/hooks.hpp"
 #include "copy/facts.hpp"
 #include "copy/request.hpp"
 #include "copy/route.hpp"
@@ -22,8 +23,26 @@ void run(Route route, const FillRequest& request, Facts& facts);
 
 /// Tries routes until one of them enqueues the copy.
 CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
-/// Tells the checker, if it is on, what a copy has enqueued.
-void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts);
+/// A copy that is being enqueued, for the checker, a hook and the trace. Costs one load while all are off.
+class ObservedCopy {
+ public:
+  ObservedCopy(const CopyRequest& request, const Facts& facts) noexcept {
+    if (is_observed()) [[unlikely]]
+      begin(request, facts);
+  }
+  void enqueued(const CopyRequest& request, CopyResult done, Facts& facts) {
+    if (is_observed_) [[unlikely]]
+      end(request, done, facts);
+  }
+
+ private:
+  void begin(const CopyRequest& request, const Facts& facts) noexcept;
+  static void end(const CopyRequest& request, CopyResult done, Facts& facts);
+
+  bool is_observed_ = false;
+  ToldOperation told_;
+};
+
 /// All of a call: validates the request, makes the stream's device current, and enqueues the copy.
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);
 

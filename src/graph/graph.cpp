@@ -12,6 +12,7 @@
 #include "stream/event_pool.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/observed.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
@@ -294,6 +295,9 @@ void Graph::launch(StreamRef stream) const {
   if (are_captures_open(state.device) || has_functions || is_marked)
     refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
   const StreamUse use{&call.slot(), stream.id()};
+  ToldOperation told;
+  if (is_told()) [[unlikely]]
+    told.begin(about(call.slot(), HookKind::graph_launch, launching));
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
   note_use(state, use);

@@ -12,6 +12,7 @@
 #include "memory/waiting_frees.hpp"
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
+#include "stream/observed.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
@@ -190,6 +191,14 @@ struct DeferredFree {
   return block;
 }
 
+[[nodiscard]] HookEvent about_allocation(const Slot& slot, std::size_t bytes) {
+  const ScopedDevice on{slot.device, operation};
+  HookEvent event = about(slot, HookKind::allocation, operation);
+  event.bytes = bytes;
+  event.to_kind = MemoryKind::device;
+  return event;
+}
+
 /// Memory that is allocated in a capture is used when the graph runs, which the checker does not see.
 void tell_allocation(const Slot& slot, const void* block, std::size_t bytes) {
   if (!is_checking()) [[likely]]
@@ -208,6 +217,17 @@ void tell_free(StreamRef owner, const std::vector<StreamRef>& others, const void
   checker::frees_in_order(info(owner), awaited, block, bytes);
 } catch (const std::bad_alloc&) {
   checker::allocates(block, bytes);  // forgets the block
+}
+
+void observe_free(StreamRef owner, const std::vector<StreamRef>& others, const void* block, std::size_t bytes) noexcept {
+  if (is_checking()) tell_free(owner, others, block, bytes);
+  if (!is_told()) return;
+  HookEvent event = about_unasked(*use_of(owner).slot, owner.id(), HookKind::deallocation, "free device memory");
+  if (!owner.valid()) event.stream_name = "";  // another stream may have the slot now
+  event.to = block;
+  event.bytes = bytes;
+  event.to_kind = MemoryKind::device;
+  tell_once(event);
 }
 
 void run_deferred_free(const Postponed& item) noexcept {
@@ -229,8 +249,12 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
     run_complete_frees();
   const int device = slot.device;
   if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
+  ToldOperation told;
+  if (is_told()) [[unlikely]]
+    told.begin(about_allocation(slot, bytes));
   try {
     void* const block = allocate_on(slot.handle, device, bytes);
+    if (told.is_begun()) told.event().to = block;
     count_in(device, bytes);
     tell_allocation(slot, block, bytes);
     return block;
@@ -281,8 +305,8 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  if (is_checking()) [[unlikely]]
-    tell_free(stream, others, pointer, bytes);
+  if (is_observed()) [[unlikely]]
+    observe_free(stream, others, pointer, bytes);
   // This allocates nothing, so that memory can also be freed when there is none left.
   if (mode == Release::now) {
     if (are_frees_waiting()) [[unlikely]]
@@ -302,14 +326,19 @@ void* allocate_managed(std::size_t bytes, Device device) {
   const ScopedDevice on{call.device(), operation};
   const RelaxedCapture relaxed;
   void* block = nullptr;
+  ToldAllocation told{operation, MemoryKind::managed, bytes, call.device()};
   call.check(backend::malloc_managed(block, bytes));
+  told.made(block);
   count_up(counters.device_blocks);
   if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
 
 void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
-  if (is_checking() && release_mode() != Release::never) checker::frees(pointer, bytes);
+  if (is_observed() && release_mode() != Release::never) [[unlikely]] {
+    if (is_checking()) checker::frees(pointer, bytes);
+    tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
+  }
   count_down(counters.device_blocks);
   release_native<void*, backend::free_device>(pointer, device);
 }

@@ -2,6 +2,7 @@
 #include <runnel/host_registration.hpp>
 
 #include "base/check.hpp"
+#include "base/hooks.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -58,6 +59,8 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
   if (__builtin_add_overflow(begin, bytes, &end))
     detail::throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
   add(begin, end);
+  detail::ToldAllocation told{operation, MemoryKind::pinned, bytes};
+  told.made(pointer);
   try {
     for (const std::uintptr_t place : {begin, end - 1})
       if (runnel::pointer_info(reinterpret_cast<const void*>(place)).kind != MemoryKind::pageable)
@@ -77,6 +80,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
 HostRegistration::~HostRegistration() {
   if (pointer_ == nullptr || detail::release_mode() == detail::Release::never) return;
   if (detail::is_checking()) checker::unpins(pointer_, bytes_);
+  detail::tell_free_outside("unpin memory", MemoryKind::pinned, pointer_, bytes_);
   remove(reinterpret_cast<std::uintptr_t>(pointer_));
   detail::release_native<void*, backend::unregister_host>(pointer_, 0);
 }

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/hooks.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -124,14 +125,20 @@ void* allocate_pinned(std::size_t bytes, bool write_combined) {
   watch_main_thread();
   require_device(0, operation);
   bytes = round_up(bytes);
+  ToldAllocation told{operation, MemoryKind::pinned, bytes};
   void* const block = take_block(bytes, write_combined);
+  told.made(block);
   if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
 
 bool give_back_pinned(void* pointer) noexcept {
   const Release mode = release_mode();
-  if (mode != Release::never && is_checking()) checker::frees(pointer, pinned_shelves().size_of(pointer));
+  if (mode != Release::never && is_observed()) [[unlikely]] {
+    const std::size_t bytes = pinned_shelves().size_of(pointer);
+    if (is_checking()) checker::frees(pointer, bytes);
+    if (bytes != 0) tell_free_outside("free pinned memory", MemoryKind::pinned, pointer, bytes);
+  }
   if (mode != Release::never) return pinned_shelves().give_back(pointer, mode == Release::now);
   count_down(counters.pinned_blocks);
   return true;  // the block is leaked: the pool hands nothing out any more

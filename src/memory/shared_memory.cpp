@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/hooks.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "checker/hooks.hpp"
@@ -38,7 +39,9 @@ void* allocate_shared(std::size_t bytes, Device device) {
   const ScopedDevice on{call.device(), call.operation()};
   const RelaxedCapture relaxed;
   void* block = nullptr;
+  ToldAllocation told{call.operation(), MemoryKind::device, bytes, call.device()};
   call.check(backend::malloc_exportable(block, rounded / step * step));
+  told.made(block);
   count_up(counters.device_blocks);
   if (is_checking()) checker::allocates(block, bytes);
   return block;
@@ -68,7 +71,9 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   const ScopedDevice on{device, operation};
   const RelaxedCapture relaxed;
   OpenedMemory opened{nullptr, content.bytes, device};
+  ToldAllocation told{operation, MemoryKind::device, opened.bytes, device};
   check(backend::open_memory(opened.pointer, content.native), operation);
+  told.made(opened.pointer);
   count_up(counters.device_blocks);
   if (is_checking()) checker::allocates(opened.pointer, opened.bytes);
   return opened;
@@ -76,6 +81,7 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
 
 void free_shared(void* pointer, int device, bool opened) noexcept {
   count_down(counters.device_blocks);
+  if (release_mode() != Release::never) tell_free_outside("free shared memory", MemoryKind::device, pointer, 0, device);
   if (opened)
     release({close_now, pointer, device});
   else

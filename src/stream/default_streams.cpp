@@ -7,6 +7,7 @@
 #include "base/sync.hpp"
 #include "base/thread_end.hpp"
 #include "device/device_call.hpp"
+#include "stream/observed.hpp"
 #include "stream/slots.hpp"
 #include "stream/uses.hpp"
 
@@ -32,6 +33,11 @@ void make_default(Slot& slot, int device, native::stream handle) noexcept {
 // and use a default stream in its destructor: then a new table is made while the thread ends.
 using ThreadDefaults = std::array<Slot*, max_devices>;
 thread_local constinit ThreadDefaults* thread_defaults = nullptr;
+
+void tell_default_made(const Slot& slot) noexcept {
+  if (is_told()) [[unlikely]]
+    tell_stream_made(slot, "get a default stream");
+}
 
 void end_thread_defaults(void*) {
   ThreadDefaults* const ended = std::exchange(thread_defaults, nullptr);
@@ -64,7 +70,7 @@ StreamRef default_stream_of(int device) {
     make_default(*fresh, device, backend::default_stream());
     publish_default(fresh);
     if (place.compare_exchange_strong(slot, fresh, std::memory_order_acq_rel))
-      slot = fresh;
+      tell_default_made(*(slot = fresh));
     else
       give_back_slot(fresh);
   }
@@ -81,7 +87,7 @@ StreamRef StreamRef::per_thread_default(Device device) {
     detail::make_default(*fresh, call.device(), backend::per_thread_default_stream());
     fresh->thread = detail::this_thread_id();
     detail::publish_default(fresh);
-    slot = fresh;
+    detail::tell_default_made(*(slot = fresh));
   }
   return {slot, slot->id.load(std::memory_order_relaxed)};
 }

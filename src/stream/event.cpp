@@ -12,6 +12,7 @@
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
 #include "stream/ipc.hpp"
+#include "stream/observed.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/watcher.hpp"
@@ -157,7 +158,8 @@ void EventBase::record(StreamRef stream) {
   else
     record_on_fresh(call.slot());
   captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
-  tell_record(call.slot(), handle_.load(std::memory_order_relaxed));
+  if (is_observed()) [[unlikely]]
+    observe_record(call.slot(), handle_.load(std::memory_order_relaxed), operation);
   recorded_.store(true, std::memory_order_release);
   if (are_hangs_reported()) [[unlikely]]
     note_recorder(handle_.load(std::memory_order_relaxed), stream.id());

@@ -30,11 +30,18 @@ void GraphFunctions::run(void* data) noexcept {
   const auto [first, stream, epoch] = called.graph.launch_of(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
   OwnedFunction function = called.take();
   if (function == nullptr) return;
+  ToldOperation told;
+  if (function->told != 0 && is_told()) [[unlikely]] {
+    function->slot = stream.slot;  // of this launch
+    function->id = stream.id;
+    told.begin(about_run(*function));
+  }
   in_host_function = true;
   checker::host_function_stream = stream.id;
   try {
     function->run(*function);
   } catch (...) {
+    if (told.is_begun()) told.event().failed = true;
     keep_failure(stream.slot, stream.id, {.exception = std::current_exception(), .epoch = epoch});
   }
   in_host_function = false;

@@ -13,6 +13,7 @@
 #include "checker/hooks.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/observed.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 
@@ -29,6 +30,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 thread_local constinit std::uint64_t host_function_label = 0;
 
+HookEvent about_run(const HostFunction& function) noexcept {
+  const Slot& slot = static_cast<const Slot&>(*function.slot);
+  HookEvent event = about_unasked(slot, function.id, HookKind::host_function_run, "run a host function");
+  if (slot.id.load(std::memory_order_acquire) != function.id) event.stream_name = "";  // another stream may have the slot now
+  event.number = function.told;
+  return event;
+}
+
 namespace {
 
 /// Destroys the callable before the stream goes on, and lets no exception reach the runtime, which calls this.
@@ -37,11 +46,15 @@ void run_and_destroy(OwnedFunction function) noexcept {
   const std::uint64_t id = function->id;
   const std::uint64_t label = function->label;
   const std::uint64_t epoch = function->epoch;
+  ToldOperation told;
+  if (function->told != 0) [[unlikely]]
+    told.begin(about_run(*function));
   in_host_function = true;
   checker::host_function_stream = id;
   try {
     function->run(*function);
   } catch (...) {
+    if (told.is_begun()) told.event().failed = true;
     keep_failure(slot, id, {std::current_exception(), label, epoch});
   }
   function.reset();
@@ -117,6 +130,13 @@ void capture_function(const StreamCall& call, OwnedFunction function) {
   capture.functions->capture(call, std::move(function));
 }
 
+/// Enqueues the function, or makes it a node of the graph that the stream is captured into.
+void enqueue(const StreamCall& call, OwnedFunction function) {
+  if (is_capturing(call.slot(), call.operation())) [[unlikely]]
+    return capture_function(call, std::move(function));
+  call.check(launch_native(call.handle(), call.slot().device, function));
+}
+
 }  // namespace
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
@@ -127,9 +147,12 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   function->id = id;
   function->label = host_function_label;
   function->epoch = call.slot().completions.load(std::memory_order_relaxed);
-  if (is_capturing(call.slot(), call.operation())) [[unlikely]]
-    return capture_function(call, std::move(function));
-  call.check(launch_native(call.handle(), call.slot().device, function));
+  ToldOperation told;
+  if (is_told()) [[unlikely]] {
+    told.begin(about(call.slot(), HookKind::host_function, call.operation()));
+    function->told = told.number();
+  }
+  enqueue(call, std::move(function));
 }
 
 OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept try {

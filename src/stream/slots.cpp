@@ -216,7 +216,7 @@ Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept
   begin_stream(*slot, stream, take);
   slot->viewed = wrap == Wrap::view;
   inherit_failure(*slot);
-  return uses_given ? Wrapped::published : Wrapped::joined;
+  return uses_given ? Wrapped::published : Wrapped::revived;
 }
 
 bool drop_reference(Slot& slot, bool owner) noexcept {

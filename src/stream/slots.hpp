@@ -104,6 +104,7 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept;
 enum class Wrapped {
   joined,      ///< a Stream has wrapped the handle before: `slot` is now the handle's slot
   published,   ///< the given slot is now the handle's slot
+  revived,     ///< a slot that rested is now the handle's slot
   needs_slot,  ///< nothing was done: call again with a slot
   has_owner,   ///< nothing was done: a Stream owns the handle already
 };

@@ -11,6 +11,7 @@
 #include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
+#include "stream/observed.hpp"
 #include "stream/partition.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/slots.hpp"
@@ -114,6 +115,8 @@ Slot* create_stream(Device device, const StreamOptions& options) {
     std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
     backend::name_stream(made.handle, slot->name);
   }
+  if (is_told()) [[unlikely]]
+    tell_stream_made(*slot, operation);
   return slot;
 }
 
@@ -162,6 +165,8 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   }
   if (answer == Wrapped::has_owner)
     throw_error(errc::invalid_argument, wrapping, "a Stream owns the handle already: borrow it, or release() it there first");
+  if (answer != Wrapped::joined && is_told()) [[unlikely]]
+    tell_stream_made(*slot, wrapping);
   return slot;
 }
 
@@ -351,7 +356,7 @@ void StreamRef::wait_stream(StreamRef other) const {
   if (&waiting == &awaited) return;
   const WaitEvent event{awaited, operation};
   detail::StreamCall{awaited, operation}.record(event.get());
-  detail::StreamCall{waiting, operation}.wait_for(event.get());
+  detail::StreamCall{waiting, operation}.wait_for(event.get(), other.id());
 }
 
 Event StreamRef::record_event() const { return Event{*this}; }

@@ -6,6 +6,7 @@
 #include "base/process.hpp"
 #include "stream/checked.hpp"
 #include "stream/enter_stream.hpp"
+#include "stream/observed.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_device.hpp"
 
@@ -32,9 +33,11 @@ class StreamCall {
     check(backend::event_record(event, handle()));
     tell_record(slot_, event);
   }
-  void wait_for(native::event event) const {
+  /// `awaited`: the id of the stream that is waited for, if that is meant.
+  void wait_for(native::event event, std::uint64_t awaited = 0) const {
     check(backend::stream_wait_event(handle(), event));
-    tell_wait(slot_, event);
+    if (is_observed()) [[unlikely]]
+      observe_wait(slot_, event, operation_, awaited);
   }
 
  private:

@@ -9,11 +9,11 @@
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
-#include "stream/checked.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/idle.hpp"
+#include "stream/observed.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -260,7 +260,8 @@ void retire_slot(Slot* slot) noexcept {
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_checking()) checker::ends_stream(id);
+  if (is_observed()) [[unlikely]]
+    observe_stream_end(*slot, id);
   // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
   if (mode == Release::later && !slot->owned) close(id, {Remainder::State::lost, {}}, slot->device);
   if (mode == Release::now)
@@ -271,7 +272,8 @@ void retire_slot(Slot* slot) noexcept {
 
 void retire_lost_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_checking()) checker::ends_stream(id);
+  if (is_observed()) [[unlikely]]
+    observe_stream_end(*slot, id);
   close(id, {Remainder::State::lost, {}}, slot->device);
   finish_retiring(*slot, id);
 }

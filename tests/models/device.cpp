@@ -127,11 +127,11 @@ status stream_write_value(native::stream stream, std::uint32_t* place, std::uint
 
 }  // namespace backend
 
-void checker::ends_stream(std::uint64_t) noexcept {}
-
 namespace detail {
 
-constinit Atomic<bool> checking{false};
+void observe_stream_end(const Slot&, std::uint64_t) noexcept {}
+
+constinit Atomic<unsigned> observers{0};
 constinit sync::Atomic<unsigned> attention{0};
 constinit sync::Atomic<int> known_device_count{1};
 constinit Counters counters{};

@@ -38,6 +38,7 @@ struct HostFunction {
   std::uint64_t id = 0;
   std::uint64_t label = 0;  // host_function_label of the thread that launched it
   std::uint64_t epoch = 0;  // see Slot::completions
+  std::uint64_t told = 0;   // the number that a hook was told when it was launched; 0: nobody was told
 };
 
 // Host functions are made on one thread and destroyed on another, at a high rate, so they have an allocator of their own.

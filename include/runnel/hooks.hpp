@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One function of the program that is told what the library does: streams, events, waits, copies, allocations, as they happen. While no
+/// hook is set this costs nothing. `runnel.hpp` does not include this header. docs/tracing.md shows how to use it.
+#pragma once
+
+#include <runnel/memory_kind.hpp>
+#include <runnel/native.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <source_location>
+
+namespace runnel::inline RUNNEL_ABI {
+
+/// What a hook is told of.
+enum class HookKind : unsigned char {
+  stream_made,        ///< a stream was created, or a native stream wrapped
+  stream_ended,       ///< no Stream owns it any more, and its id is never used again
+  event_recorded,     ///< an event was recorded on `stream`
+  event_waited,       ///< `stream` waits for an event
+  stream_waited,      ///< `stream` waits for `other_stream`
+  copy,               ///< `bytes` bytes from `from` to `to`; a batch is one copy, and has no addresses
+  fill,               ///< `bytes` bytes at `to`
+  host_function,      ///< a host function was enqueued
+  host_function_run,  ///< a host function runs: told on the thread that runs it, with the number of its `host_function`
+  graph_launch,       ///< a graph was launched
+  allocation,         ///< `bytes` bytes of memory of the kind `to_kind` at `to`
+  deallocation,       ///< the memory at `to` was given back
+  host_wait,          ///< the host waits for a stream, an event or a device
+  range,              ///< a TraceRange (trace.hpp)
+};
+/// As in "graph launch".
+[[nodiscard]] const char* to_string(HookKind kind) noexcept;
+
+/// Copies, fills, host functions and their runs, graph launches, allocations, waits of the host and ranges are told of before and after the
+/// call, with the same number. All else is told of once it has happened, as `after`.
+enum class HookPhase : unsigned char { before, after };
+
+/// What happened. Its texts are valid while the hook runs; those of `operation` for ever, except for ranges.
+struct HookEvent {
+  HookKind kind{};
+  HookPhase phase = HookPhase::after;
+  bool failed = false;             ///< in `after`: an exception ended the call, or leaves the host function
+  bool captured = false;           ///< the work goes into a graph, and does not run now
+  std::uint64_t number = 0;        ///< counts up; the same in `before` and `after`
+  const char* operation = "";      ///< in the words of errors, as in "copy"
+  std::uint64_t stream = 0;        ///< id of the stream; 0: none
+  const char* stream_name = "";    ///< as in `StreamOptions::name`
+  std::uint64_t other_stream = 0;  ///< id of a stream that is waited for
+  int device = -1;                 ///< -1: none, or not known
+  native::stream native_stream{};
+  native::event event{};
+  const void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+  std::optional<MemoryKind> to_kind{};    ///< where the caller or the type of the memory says it
+  std::optional<MemoryKind> from_kind{};  ///< likewise
+  std::source_location where{};           ///< of the innermost HookLocation of the thread; line 0: there is none
+};
+
+/// The hook is called on the thread that makes the call (by several threads at once), and for `host_function_run` on the runtime's thread.
+/// It must not use the library: operations throw errc::not_permitted there. What the library does for itself within a call, as the copies
+/// of which a fill consists, is not told.
+using Hook = void (*)(const HookEvent&) noexcept;
+
+/// Sets the hook, and returns the one that was set before; null: there is none. Streams and memory may exist already. Calls that are under
+/// way on other threads may go to the old hook for a moment.
+Hook set_hook(Hook hook) noexcept;
+
+/// What the thread does in its scope is told with this place in the source.
+class [[nodiscard]] HookLocation {
+ public:
+  /// Requires: guards of one thread end in the reverse order.
+  [[nodiscard]] explicit HookLocation(std::source_location here = std::source_location::current()) noexcept;
+  HookLocation(const HookLocation&) = delete;
+  HookLocation& operator=(const HookLocation&) = delete;
+  ~HookLocation();
+
+ private:
+  std::source_location here_;
+  const std::source_location* outer_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI

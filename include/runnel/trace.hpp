@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A picture of a whole program: a file in the Trace Event Format, which ui.perfetto.dev and chrome://tracing show. docs/tracing.md says
+/// what is in it. `runnel.hpp` does not include this header.
+#pragma once
+
+#include <runnel/detail/checking.hpp>
+#include <runnel/stream.hpp>
+
+#include <cstdint>
+
+namespace runnel::inline RUNNEL_ABI {
+
+/// The environment variable `RUNNEL_TRACE=file.json` switches the trace on from the first use of the library.
+class Trace {
+ public:
+  Trace() = delete;  ///< there is one trace; its functions are static
+
+  /// Whether the trace is on.
+  [[nodiscard]] static bool is_on() noexcept;
+  /// Switches the trace on. The file is written by `write()`, and when the process exits. `%p` in the name stands for the process's number.
+  /// False, with one line on stderr, if the file cannot be written; nothing if the trace is on already.
+  static bool start(const char* file);
+  /// Writes what is known so far, in place of what the file had. It waits for no stream: work that is not complete has no end yet. False
+  /// if the trace is off, in a forked child, or if the file cannot be written, which is said once on stderr.
+  static bool write();
+};
+
+/// Shows what is submitted to a stream in a scope as one interval of the stream, as kernels, which the library does not see otherwise.
+class [[nodiscard]] TraceRange {
+ public:
+  /// `name` must live as long as this object.
+  [[nodiscard]] TraceRange(StreamRef stream, const char* name) : stream_{stream}, name_{name} {
+    if (detail::is_told()) [[unlikely]]
+      begin();
+  }
+  TraceRange(const TraceRange&) = delete;
+  TraceRange& operator=(const TraceRange&) = delete;
+  ~TraceRange() {
+    if (number_ != 0) [[unlikely]]
+      end();
+  }
+
+ private:
+  void begin();
+  void end() noexcept;
+
+  StreamRef stream_;
+  const char* name_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/trace.hpp>
+
+#include "base/hooks.hpp"
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "stream/observed.hpp"
+#include "stream/stream_call.hpp"
+#include "stream/trace_file.hpp"
+#include "stream/trace_times.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+constexpr std::size_t most_slices = std::size_t{1} << 20;  // about 100 MB; later ones are only counted
+
+/// An operation that has begun, or an interval of a stream whose times are not known yet.
+struct Interval {
+  TraceSlice slice{};
+  TracePoint begin;
+  TracePoint end;
+};
+
+struct Recording {
+  sync::Mutex mutex;  // no runtime call is made while it is held, since one may run a host function on this thread
+  TraceContents contents;
+  std::unordered_map<std::uint64_t, Interval> open;  // by number
+  std::vector<Interval> pending;
+  std::size_t until_look = 256;  // so many pending intervals
+  std::set<std::string> names;   // of ranges
+  std::string file;
+  bool has_complained = false;
+  sync::Mutex looking;  // held by the thread that asks for the times of pending intervals
+};
+Recording& recording() { return immortal<Recording>(); }
+
+[[nodiscard]] bool is_interval_of_stream(HookKind kind) noexcept {
+  return kind == HookKind::copy || kind == HookKind::fill || kind == HookKind::graph_launch || kind == HookKind::range;
+}
+
+[[nodiscard]] TraceRow thread_row() noexcept { return {-1, static_cast<std::uint64_t>(gettid())}; }
+
+// Requires, for the following functions: the mutex is held. @throws std::bad_alloc
+
+void name_row(Recording& r, const TraceRow& row, const char* name) {
+  const auto [place, is_new] = r.contents.rows.try_emplace(row);
+  if (!is_new && (row.device < 0 || *name == '\0')) return;
+  const std::string number = std::to_string(row.id);
+  if (row.device < 0)
+    place->second = "thread " + number;
+  else
+    place->second = *name != '\0' ? std::string{name} + " (stream " + number + ")" : "stream " + number;
+}
+
+void add(Recording& r, const TraceSlice& slice) {
+  if (r.contents.slices.size() < most_slices)
+    r.contents.slices.push_back(slice);
+  else
+    ++r.contents.dropped;
+}
+
+[[nodiscard]] TraceSlice slice_of(Recording& r, const HookEvent& event, double begin) {
+  const char* const name = event.kind == HookKind::range ? r.names.emplace(event.operation).first->c_str() : event.operation;
+  return {.name = name,
+          .kind = event.kind,
+          .failed = event.failed,
+          .row = thread_row(),
+          .begin = begin,
+          .end = -1,
+          .number = event.number,
+          .stream = event.stream,
+          .other = event.other_stream,
+          .bytes = event.bytes};
+}
+
+void begin_operation(Recording& r, const HookEvent& event, double now, const TracePoint& point) {
+  if (r.open.size() < most_slices) r.open[event.number] = {slice_of(r, event, now), point, {}};
+}
+
+void end_operation(Recording& r, const HookEvent& event, double now, const TracePoint& point) {
+  const auto found = r.open.find(event.number);
+  if (found == r.open.end()) return;  // it began before the trace did
+  Interval interval = std::move(found->second);
+  r.open.erase(found);
+  const TraceRow row{event.device, event.stream};
+  interval.slice.failed = event.failed;
+  interval.slice.end = now;
+  if (event.kind == HookKind::host_function_run) interval.slice.row = row;
+  if (event.kind != HookKind::range) add(r, interval.slice);
+  if (!is_interval_of_stream(event.kind) || event.captured) return;
+  interval.slice.row = row;
+  interval.end = point;
+  if (r.pending.size() < most_slices)
+    r.pending.push_back(interval);
+  else
+    ++r.contents.dropped;
+}
+
+/// Asks for the times of pending intervals. Those whose work is not complete stay. It never waits.
+void look_at_pending() noexcept try {
+  Recording& r = recording();
+  const std::unique_lock looking{r.looking, std::try_to_lock};
+  if (!looking.owns_lock() || in_host_function) return;
+  std::vector<Interval> all;
+  {
+    const std::lock_guard lock{r.mutex};
+    all.swap(r.pending);
+  }
+  std::vector<TraceSlice> known;
+  known.reserve(all.size());
+  std::erase_if(all, [&](Interval& each) {
+    const PointState begin = resolve(each.begin);
+    const PointState end = resolve(each.end);
+    if (begin == PointState::not_yet || end == PointState::not_yet) return false;
+    if (begin == PointState::lost || end == PointState::lost) return true;
+    each.slice.begin = each.begin.time;
+    each.slice.end = std::max(each.begin.time, each.end.time);
+    known.push_back(each.slice);
+    return true;
+  });
+  const std::lock_guard lock{r.mutex};
+  for (const TraceSlice& slice : known) add(r, slice);
+  r.pending.insert(r.pending.begin(), all.begin(), all.end());
+  r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
+} catch (const std::bad_alloc&) {  // these intervals are lost
+}
+
+/// The trace's hook.
+void collect(const HookEvent& event) noexcept try {
+  const bool is_of_stream = is_interval_of_stream(event.kind);
+  const bool is_before = event.phase == HookPhase::before;
+  const double called = trace_now();
+  const TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
+  const double now = is_before ? trace_now() : called;  // the trace's own time does not count
+  bool to_look = false;
+  {
+    Recording& r = recording();
+    const std::lock_guard lock{r.mutex};
+    name_row(r, thread_row(), "");
+    if (event.stream != 0 && event.device >= 0) name_row(r, {event.device, event.stream}, event.stream_name);
+    if (is_before)
+      begin_operation(r, event, now, point);
+    else if (is_of_stream || r.open.contains(event.number))
+      end_operation(r, event, now, point);
+    else
+      add(r, slice_of(r, event, now));
+    to_look = is_of_stream && r.pending.size() >= r.until_look;
+  }
+  if (to_look) look_at_pending();
+} catch (const std::bad_alloc&) {  // this event is lost
+}
+
+/// Says once that the file cannot be written.
+bool complain(Recording& r) noexcept {
+  if (!std::exchange(r.has_complained, true)) {
+    const std::string& file = r.file;
+    std::fprintf(stderr, "runnel: the trace cannot be written to %s\n", file.c_str());
+  }
+  return false;
+}
+
+bool write_now() noexcept try {
+  look_at_pending();
+  Recording& r = recording();
+  const std::lock_guard lock{r.mutex};
+  const std::size_t complete = r.contents.slices.size();
+  for (const Interval& each : r.pending) {  // what runs on has no end yet, and its begin may not be known
+    TraceSlice slice = each.slice;
+    slice.end = -1;
+    r.contents.slices.push_back(slice);
+  }
+  const bool is_written = write_trace(r.file, r.contents);
+  r.contents.slices.resize(complete);
+  return is_written || complain(r);
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+bool start_trace(const char* file) {
+  Recording& r = recording();
+  const std::lock_guard lock{r.mutex};
+  if (has_observers(observer_trace)) return true;
+  const bool is_first = r.file.empty();
+  r.file = trace_file_name(file);
+  if (!can_write(r.file)) return complain(r);
+  static_cast<void>(trace_now());
+  if (is_first) call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now()); });
+  set_trace_hook(collect);
+  return true;
+}
+
+}  // namespace
+
+/// Not in a program with more rights than its caller, who names the file.
+void start_demanded_trace() noexcept try {
+  const char* const file = secure_getenv("RUNNEL_TRACE");
+  if (file != nullptr && *file != '\0') start_trace(file);
+} catch (const std::bad_alloc&) {
+  std::fputs("runnel: there was no memory to start the trace\n", stderr);
+}
+
+}  // namespace detail
+
+bool Trace::is_on() noexcept { return detail::has_observers(detail::observer_trace); }
+
+bool Trace::start(const char* file) {
+  detail::enter("start the trace");
+  return detail::start_trace(file);
+}
+
+bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::write_now(); }
+
+void TraceRange::begin() {
+  const detail::StreamCall call{stream_, "begin a range of the trace"};
+  HookEvent event = detail::about(call.slot(), HookKind::range, name_);
+  event.phase = HookPhase::before;
+  event.number = number_ = detail::next_told_number();
+  detail::tell(event);
+}
+
+void TraceRange::end() noexcept try {
+  const detail::StreamCall call{stream_, "end a range of the trace"};
+  HookEvent event = detail::about(call.slot(), HookKind::range, name_);
+  event.number = number_;
+  detail::tell(event);
+} catch (...) {  // the stream has ended: the range has no end
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// <runnel/hooks.hpp>: what a hook is told. A hook is the whole process's, so that these cases are a program of their own.
+#include <runnel/graph.hpp>
+#include <runnel/hooks.hpp>
+#include <runnel/managed_buffer.hpp>
+#include <set>
+#include <source_location>
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+
+struct Told {
+  HookEvent event;
+  std::string stream_name;
+  std::thread::id thread;
+};
+std::mutex mutex;
+std::vector<Told> told;
+
+void remember(const HookEvent& event) noexcept {
+  const std::lock_guard lock{mutex};
+  told.push_back({event, event.stream_name, std::this_thread::get_id()});
+}
+
+class Hooks : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    told.clear();
+  }
+  void TearDown() override {
+    set_hook(nullptr);
+    Conformance::TearDown();
+  }
+  /// What was told of that kind.
+  [[nodiscard]] static std::vector<Told> all(HookKind kind) {
+    const std::lock_guard lock{mutex};
+    std::vector<Told> found;
+    for (const Told& each : told)
+      if (each.event.kind == kind) found.push_back(each);
+    return found;
+  }
+  /// Checks that the kind was told before and after, once each, with one number. Returns what was said after.
+  [[nodiscard]] static HookEvent pair(HookKind kind) {
+    const std::vector<Told> found = all(kind);
+    EXPECT_EQ(found.size(), 2U) << to_string(kind);
+    if (found.size() != 2) return {};
+    EXPECT_EQ(found[0].event.phase, HookPhase::before) << to_string(kind);
+    EXPECT_EQ(found[1].event.phase, HookPhase::after) << to_string(kind);
+    EXPECT_EQ(found[0].event.number, found[1].event.number) << to_string(kind);
+    EXPECT_NE(found[0].event.number, 0U) << to_string(kind);
+    return found[1].event;
+  }
+  /// Checks that the kind was told once, after it had happened.
+  [[nodiscard]] static HookEvent single(HookKind kind) {
+    const std::vector<Told> found = all(kind);
+    EXPECT_EQ(found.size(), 1U) << to_string(kind);
+    if (found.size() != 1) return {};
+    EXPECT_EQ(found[0].event.phase, HookPhase::after) << to_string(kind);
+    return found[0].event;
+  }
+};
+
+TEST_F(Hooks, TellNothingWhileNoneIsSet) {
+  EXPECT_EQ(set_hook(remember), nullptr);
+  EXPECT_EQ(set_hook(nullptr), &remember);
+  Stream stream;
+  EXPECT_TRUE(runs(stream));
+  stream.synchronize();
+  EXPECT_TRUE(told.empty());
+}
+
+TEST_F(Hooks, TellOfStreams) {
+  Stream earlier;
+  set_hook(remember);
+  std::uint64_t id = 0;
+  {
+    const Stream stream{{.name = "upload"}};
+    id = stream.id();
+    const std::vector<Told> made = all(HookKind::stream_made);
+    ASSERT_EQ(made.size(), 1U);
+    EXPECT_EQ(made[0].event.stream, id);
+    EXPECT_EQ(made[0].event.native_stream, stream.native());
+    EXPECT_EQ(made[0].event.device, stream.device().ordinal());
+    EXPECT_EQ(made[0].stream_name, "upload");
+    earlier = Stream{};  // ends a stream that was made before the hook was set
+  }
+  const std::vector<Told> ended = all(HookKind::stream_ended);
+  ASSERT_EQ(ended.size(), 2U);
+  EXPECT_EQ(ended[1].event.stream, id);
+}
+
+TEST_F(Hooks, TellOfEventsAndWaits) {
+  Stream first, second;
+  set_hook(remember);
+  Event event;
+  first.record_event(event);
+  second.wait_event(event);
+  second.wait_stream(first);
+  first.wait_stream(first);  // nothing to do
+  event.synchronize();
+  second.synchronize();
+  set_hook(nullptr);
+  const HookEvent recorded = single(HookKind::event_recorded);
+  EXPECT_EQ(recorded.stream, first.id());
+  EXPECT_EQ(recorded.event, event.native());
+  const HookEvent waited = single(HookKind::event_waited);
+  EXPECT_EQ(waited.stream, second.id());
+  EXPECT_EQ(waited.event, event.native());
+  EXPECT_GT(waited.number, recorded.number);
+  const HookEvent joined = single(HookKind::stream_waited);
+  EXPECT_EQ(joined.stream, second.id());
+  EXPECT_EQ(joined.other_stream, first.id());
+  const std::vector<Told> waits = all(HookKind::host_wait);
+  ASSERT_EQ(waits.size(), 4U);
+  EXPECT_EQ(waits[0].event.stream, 0U);
+  EXPECT_EQ(waits[2].event.stream, second.id());
+}
+
+TEST_F(Hooks, TellOfCopiesAndFills) {
+  Stream stream;
+  DeviceBuffer<int> buffer{1000, stream};
+  PinnedBuffer<int> pinned{1000};
+  set_hook(remember);
+  copy(stream, buffer, pinned);
+  set_hook(nullptr);
+  const HookEvent copied = pair(HookKind::copy);
+  EXPECT_EQ(copied.stream, stream.id());
+  EXPECT_EQ(copied.bytes, 4000U);
+  EXPECT_EQ(copied.to, buffer.data());
+  EXPECT_EQ(copied.from, pinned.data());
+  EXPECT_EQ(copied.to_kind, MemoryKind::device);
+  EXPECT_EQ(copied.from_kind, MemoryKind::pinned);
+  EXPECT_FALSE(copied.failed);
+  EXPECT_FALSE(copied.captured);
+  EXPECT_STREQ(copied.operation, "copy");
+
+  told.clear();
+  set_hook(remember);
+  fill(stream, buffer, 7);
+  copy_bytes(stream, buffer.data(), pinned.data(), 0);
+  set_hook(nullptr);
+  const HookEvent filled = pair(HookKind::fill);
+  EXPECT_EQ(filled.bytes, 4000U);
+  EXPECT_EQ(filled.to, buffer.data());
+  EXPECT_TRUE(all(HookKind::copy).empty());
+  stream.synchronize();
+}
+
+TEST_F(Hooks, SayNothingOfThePartsOfAnOperation) {
+  struct Three {
+    unsigned char bytes[3];
+  };
+  Stream stream;
+  DeviceBuffer<Three> buffer{5000, stream};
+  set_hook(remember);
+  fill(stream, buffer, Three{{1, 2, 3}});  // copies of a pinned block, and copies of what is filled already
+  set_hook(nullptr);
+  EXPECT_EQ(pair(HookKind::fill).bytes, 15000U);
+  EXPECT_EQ(told.size(), 2U);
+  stream.synchronize();
+}
+
+TEST_F(Hooks, TellOfHostFunctionsAndTheirRuns) {
+  Stream stream;
+  set_hook(remember);
+  stream.launch_host_func([] {});
+  stream.synchronize();
+  stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
+  EXPECT_THROW(stream.synchronize(), std::runtime_error);
+  set_hook(nullptr);
+  const std::vector<Told> launched = all(HookKind::host_function);
+  const std::vector<Told> ran = all(HookKind::host_function_run);
+  ASSERT_EQ(launched.size(), 4U);
+  ASSERT_EQ(ran.size(), 4U);
+  for (const std::size_t i : {0U, 2U}) {
+    EXPECT_EQ(ran[i].event.number, launched[i].event.number);
+    EXPECT_EQ(ran[i].event.stream, stream.id());
+    EXPECT_EQ(ran[i].event.phase, HookPhase::before);
+    EXPECT_EQ(ran[i + 1].event.phase, HookPhase::after);
+    EXPECT_EQ(ran[i + 1].thread, ran[i].thread);
+  }
+  EXPECT_FALSE(ran[1].event.failed);
+  EXPECT_TRUE(ran[3].event.failed);
+}
+
+TEST_F(Hooks, TellOfGraphs) {
+  Stream stream, other;
+  std::atomic<int> runs{0};
+  set_hook(remember);
+  const Graph graph = capture(stream, [&] { stream.launch_host_func([&] { ++runs; }); });
+  const HookEvent captured = pair(HookKind::host_function);
+  EXPECT_TRUE(captured.captured);
+  EXPECT_TRUE(all(HookKind::host_function_run).empty());
+  graph.launch(stream);
+  stream.synchronize();
+  graph.launch(other);
+  other.synchronize();
+  set_hook(nullptr);
+  EXPECT_EQ(runs, 2);
+  const std::vector<Told> launches = all(HookKind::graph_launch);
+  ASSERT_EQ(launches.size(), 4U);
+  EXPECT_EQ(launches[0].event.stream, stream.id());
+  EXPECT_FALSE(launches[0].event.captured);
+  const std::vector<Told> ran = all(HookKind::host_function_run);
+  ASSERT_EQ(ran.size(), 4U);
+  EXPECT_EQ(ran[0].event.number, captured.number);
+  EXPECT_EQ(ran[0].event.stream, stream.id());
+  EXPECT_EQ(ran[2].event.stream, other.id());
+}
+
+TEST_F(Hooks, TellOfMemory) {
+  Stream stream;
+  set_hook(remember);
+  const void* places[3];
+  {
+    const DeviceBuffer<char> buffer{1000, stream};
+    const PinnedBuffer<char> pinned{2000};
+    const ManagedBuffer<char> managed{3000};
+    places[0] = buffer.data();
+    places[1] = pinned.data();
+    places[2] = managed.data();
+  }
+  set_hook(nullptr);
+  const std::vector<Told> made = all(HookKind::allocation);
+  const std::vector<Told> freed = all(HookKind::deallocation);
+  ASSERT_EQ(made.size(), 6U);
+  ASSERT_EQ(freed.size(), 3U);
+  constexpr std::size_t bytes[] = {1000, 2000, 3000};
+  constexpr MemoryKind kinds[] = {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(made[2 * i].event.to, nullptr);
+    EXPECT_EQ(made[2 * i + 1].event.to, places[i]);
+    EXPECT_EQ(made[2 * i + 1].event.to_kind, kinds[i]);
+    EXPECT_GE(made[2 * i + 1].event.bytes, bytes[i]);  // the pool rounds up
+    EXPECT_EQ(freed[i].event.to, places[2 - i]);
+    EXPECT_EQ(freed[i].event.to_kind, kinds[2 - i]);
+  }
+  EXPECT_EQ(made[1].event.stream, stream.id());
+  EXPECT_EQ(freed[2].event.stream, stream.id());
+}
+
+TEST_F(Hooks, TellThatACallHasFailed) {
+  Stream stream;
+  set_hook(remember);
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<char>{std::size_t{1} << 60, stream}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { copy_bytes(stream, nullptr, nullptr, 8); }), errc::invalid_argument);  // refused before anything is enqueued
+  set_hook(nullptr);
+  EXPECT_TRUE(pair(HookKind::allocation).failed);
+  EXPECT_TRUE(all(HookKind::copy).empty());
+}
+
+TEST_F(Hooks, SayWhereInTheSource) {
+  Stream stream;
+  set_hook(remember);
+  unsigned outer_line = 0, inner_line = 0;
+  {
+    const HookLocation outer;
+    outer_line = std::source_location::current().line() - 1;
+    {
+      const HookLocation inner;
+      inner_line = std::source_location::current().line() - 1;
+      stream.launch_host_func([] {});
+    }
+    Event event;
+    stream.record_event(event);
+  }
+  stream.synchronize();
+  set_hook(nullptr);
+  EXPECT_EQ(pair(HookKind::host_function).where.line(), inner_line);
+  EXPECT_EQ(single(HookKind::event_recorded).where.line(), outer_line);
+  EXPECT_EQ(pair(HookKind::host_wait).where.line(), 0U);
+}
+
+std::error_code code_in_hook;
+void use_the_library(const HookEvent& event) noexcept {
+  if (event.kind == HookKind::event_recorded) code_in_hook = code_of([] { return Stream{}; });
+}
+TEST_F(Hooks, AreRefusedTheLibrary) {
+  Stream stream;
+  code_in_hook = nothing_thrown;
+  set_hook(use_the_library);
+  Event event;
+  stream.record_event(event);
+  set_hook(nullptr);
+  EXPECT_EQ(code_in_hook, errc::not_permitted);
+  EXPECT_TRUE(runs(stream));  // the thread may use it again
+}
+
+TEST_F(Hooks, AreToldByFourThreads) {
+  constexpr int threads = 4, copies = 50;
+  set_hook(remember);
+  on_threads(threads, [](int i) {
+    Stream stream;
+    PinnedBuffer<char> pinned(static_cast<std::size_t>(100 + i));
+    DeviceBuffer<char> buffer{pinned.size(), stream};
+    for (int n = 0; n < copies; ++n) copy(stream, buffer, pinned);
+    stream.synchronize();
+  });
+  set_hook(nullptr);
+  const std::vector<Told> all_copies = all(HookKind::copy);
+  ASSERT_EQ(all_copies.size(), 2U * threads * copies);
+  std::set<std::uint64_t> numbers, streams;
+  for (int i = 0; i < threads; ++i) {
+    const auto bytes = static_cast<std::size_t>(100 + i);
+    std::vector<Told> own;
+    for (const Told& each : all_copies)
+      if (each.event.bytes == bytes) own.push_back(each);
+    ASSERT_EQ(own.size(), 2U * copies);
+    for (std::size_t n = 0; n < own.size(); ++n) {
+      EXPECT_EQ(own[n].event.phase, n % 2 == 0 ? HookPhase::before : HookPhase::after);
+      EXPECT_EQ(own[n].thread, own[0].thread);
+      EXPECT_EQ(own[n].event.stream, own[0].event.stream);
+      numbers.insert(own[n].event.number);
+    }
+    streams.insert(own[0].event.stream);
+  }
+  EXPECT_EQ(numbers.size(), std::size_t{threads} * copies);
+  EXPECT_EQ(streams.size(), std::size_t{threads});
+}
+
+}  // namespace

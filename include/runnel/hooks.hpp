@@ -39,21 +39,21 @@ enum class HookPhase : unsigned char { before, after };
 
 /// What happened. Its texts are valid while the hook runs; those of `operation` for ever, except for ranges.
 struct HookEvent {
-  HookKind kind{};
-  HookPhase phase = HookPhase::after;
-  bool failed = false;             ///< in `after`: an exception ended the call, or leaves the host function
-  bool captured = false;           ///< the work goes into a graph, and does not run now
-  std::uint64_t number = 0;        ///< counts up; the same in `before` and `after`
-  const char* operation = "";      ///< in the words of errors, as in "copy"
-  std::uint64_t stream = 0;        ///< id of the stream; 0: none
-  const char* stream_name = "";    ///< as in `StreamOptions::name`
-  std::uint64_t other_stream = 0;  ///< id of a stream that is waited for
-  int device = -1;                 ///< -1: none, or not known
-  native::stream native_stream{};
-  native::event event{};
-  const void* to = nullptr;
-  const void* from = nullptr;
-  std::size_t bytes = 0;
+  HookKind kind{};                        ///< what it is
+  HookPhase phase = HookPhase::after;     ///< before the call or after it
+  bool failed = false;                    ///< in `after`: an exception ended the call, or leaves the host function
+  bool captured = false;                  ///< the work goes into a graph, and does not run now
+  std::uint64_t number = 0;               ///< counts up; the same in `before` and `after`
+  const char* operation = "";             ///< in the words of errors, as in "copy"
+  std::uint64_t stream = 0;               ///< id of the stream; 0: none
+  const char* stream_name = "";           ///< as in `StreamOptions::name`
+  std::uint64_t other_stream = 0;         ///< id of a stream that is waited for
+  int device = -1;                        ///< -1: none, or not known
+  native::stream native_stream{};         ///< the vendor's handle of the stream
+  native::event event{};                  ///< the vendor's handle of the event
+  const void* to = nullptr;               ///< what is written, allocated or freed; known after an allocation only
+  const void* from = nullptr;             ///< what a copy reads
+  std::size_t bytes = 0;                  ///< 0: none, or not known
   std::optional<MemoryKind> to_kind{};    ///< where the caller or the type of the memory says it
   std::optional<MemoryKind> from_kind{};  ///< likewise
   std::source_location where{};           ///< of the innermost HookLocation of the thread; line 0: there is none

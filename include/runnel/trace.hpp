@@ -3,7 +3,7 @@
 /// what is in it. `runnel.hpp` does not include this header.
 #pragma once
 
-#include <runnel/detail/checking.hpp>
+#include <runnel/detail/observers.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstdint>

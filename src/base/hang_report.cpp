@@ -148,7 +148,7 @@ void read_hang_limit() noexcept {
     return;
   }
   hang_limit.store(std::llround(seconds * 1e9), std::memory_order_relaxed);
-  if (are_hangs_reported()) observers.fetch_or(observer_hangs, __ATOMIC_RELAXED);
+  if (are_hangs_reported()) set_observer(observer_hangs, true);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

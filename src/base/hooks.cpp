@@ -66,25 +66,16 @@ void ToldOperation::end() noexcept {
   tell(event_);
 }
 
-namespace {
-void observe(unsigned bit, bool on) noexcept {
-  if (on)
-    observers.fetch_or(bit, __ATOMIC_RELAXED);
-  else
-    observers.fetch_and(~bit, __ATOMIC_RELAXED);
-}
-}  // namespace
-
 void set_trace_hook(Hook hook) noexcept {
   trace_hook.store(hook, std::memory_order_release);
-  observe(observer_trace, hook != nullptr);
+  set_observer(observer_trace, hook != nullptr);
 }
 
 }  // namespace detail
 
 Hook set_hook(Hook hook) noexcept {
   const Hook old = detail::user_hook.exchange(hook, std::memory_order_acq_rel);
-  detail::observe(detail::observer_hook, hook != nullptr);
+  detail::set_observer(detail::observer_hook, hook != nullptr);
   return old;
 }
 

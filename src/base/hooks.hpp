@@ -2,7 +2,7 @@
 /// How the library's own sources tell a hook and the trace what they do. Callers ask is_told() first.
 #pragma once
 
-#include <runnel/detail/checking.hpp>
+#include <runnel/detail/observers.hpp>
 #include <runnel/hooks.hpp>
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include "base/immortal.hpp"
 #include "base/sync.hpp"
 
-#include <runnel/detail/checking.hpp>
+#include <runnel/detail/observers.hpp>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ void start(const char* operation) {
   // Stored before the phase becomes `starting`: a child that inherits that phase must see that the thread which starts is not there.
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
   if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
-    if (is_check_demanded()) observers.fetch_or(observer_checker, __ATOMIC_RELAXED);
+    if (is_check_demanded()) set_observer(observer_checker, true);
     read_hang_limit();
     start_demanded_trace();
     if (are_hangs_reported()) attention.fetch_or(attention_notes, std::memory_order_relaxed);

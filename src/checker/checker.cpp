@@ -9,6 +9,7 @@
 #include "checker/report.hpp"
 
 #include <runnel/detail/backend.hpp>
+#include <runnel/detail/observers.hpp>
 
 #include <algorithm>
 #include <array>
@@ -351,12 +352,12 @@ void host_uses(const char* operation, MemoryAccess access, const void* pointer, 
 }  // namespace
 }  // namespace checker
 
-void RaceChecker::start() { detail::observers.fetch_or(detail::observer_checker, __ATOMIC_RELAXED); }
+void RaceChecker::start() { detail::set_observer(detail::observer_checker, true); }
 
 void RaceChecker::stop() {
   checker::State& s = checker::state();
   const std::lock_guard lock{s.mutex};
-  detail::observers.fetch_and(~detail::observer_checker, __ATOMIC_RELAXED);
+  detail::set_observer(detail::observer_checker, false);
   s.ranges.clear();
   s.order = {};
   s.reported.clear();

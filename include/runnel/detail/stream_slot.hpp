@@ -28,8 +28,6 @@ class Atomic {
   [[nodiscard]] T load(auto order) const noexcept { return __atomic_load_n(&value_, static_cast<int>(order)); }
   void store(T value, auto order) noexcept { __atomic_store_n(&value_, value, static_cast<int>(order)); }
   T exchange(T value, auto order) noexcept { return __atomic_exchange_n(&value_, value, static_cast<int>(order)); }
-  T fetch_or(T bits, auto order) noexcept { return __atomic_fetch_or(&value_, bits, static_cast<int>(order)); }
-  T fetch_and(T bits, auto order) noexcept { return __atomic_fetch_and(&value_, bits, static_cast<int>(order)); }
   bool compare_exchange_weak(T& expected, T value, auto order) noexcept {
     return __atomic_compare_exchange_n(&value_, &expected, value, true, static_cast<int>(order), __ATOMIC_RELAXED);
   }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Who observes what the library does: the checker (race_checker.hpp), a hook (hooks.hpp), the trace (trace.hpp), the report of long waits.
+#pragma once
+
+#include <runnel/detail/checking.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+// The bits of `observers`. All that they cost while none is set is one load.
+inline constexpr unsigned observer_checker = 1;
+inline constexpr unsigned observer_hook = 2;
+inline constexpr unsigned observer_trace = 4;
+inline constexpr unsigned observer_hangs = 8;
+static_assert(observer_checker == 1, "is_checking() says it as a number");
+
+[[nodiscard]] inline bool has_observers(unsigned which) noexcept { return (observers.load(__ATOMIC_RELAXED) & which) != 0; }
+/// Whether a hook or the trace is on.
+[[nodiscard]] inline bool is_told() noexcept { return has_observers(observer_hook | observer_trace); }
+/// Whether the checker, a hook or the trace is on.
+[[nodiscard]] inline bool is_observed() noexcept { return has_observers(observer_checker | observer_hook | observer_trace); }
+
+inline void set_observer(unsigned which, bool on) noexcept {
+  unsigned found = observers.load(__ATOMIC_RELAXED);
+  while (!observers.compare_exchange_weak(found, on ? found | which : found & ~which, __ATOMIC_RELAXED)) {
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

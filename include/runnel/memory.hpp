@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -32,6 +34,8 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
 void release_device(StreamRef owner, std::vector<StreamRef>& others);
 /// Makes `stream` the owner. The former owner becomes one of `others`.
 void change_owner(StreamRef& owner, int device, std::vector<StreamRef>& others, StreamRef stream);
+
+void record_block_use(StreamRef stream, const void* pointer, std::optional<MemoryKind> kind);
 
 struct PinnedOwner {
   static constexpr MemoryKind kind = MemoryKind::pinned;
@@ -147,7 +151,8 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   [[nodiscard]] StreamRef stream() const noexcept { return this->stream_; }
   /// The device that the memory is on; Device{-1} for an empty buffer without a stream.
   [[nodiscard]] Device device() const noexcept { return Device{this->device_}; }
-  /// Records that `stream` uses this memory: it is freed only after the work submitted to that stream until this buffer is destroyed.
+  /// Records that `stream` uses this memory: it is freed only after the work submitted to that stream until this buffer is destroyed. For
+  /// several threads at a time, and for a part of the memory, there is the function runnel::record_stream().
   void record_stream(StreamRef stream) {
     if (this->data() != nullptr) detail::add_device_use(this->others_, this->stream_, stream);
   }
@@ -183,5 +188,16 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
     detail::copy_known(stream, this->data(), MemoryKind::device, from.data(), MemoryKind::device, bytes, Pageable::stage);
   }
 };
+
+/// Records that `stream` uses the block that holds `pointer`, which may point to any place within it: a block of a DeviceBuffer or of a
+/// DeviceResource is freed, and a block of the pinned pool is handed out again, only after the work submitted to that stream before.
+/// Several threads may call this for one block at a time. Requires: the block is not freed meanwhile.
+/// @throws errc::invalid_argument for null and for other memory
+void record_stream(StreamRef stream, const void* pointer);
+/// The same for the block that a buffer, a span or another view lies in. An empty view is nothing to do.
+template <detail::memory_range View>
+void record_stream(StreamRef stream, const View& view) {
+  if (std::size(view) > 0) detail::record_block_use(stream, std::data(view), detail::kind_by_type<View>());
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

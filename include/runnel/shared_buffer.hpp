@@ -19,11 +19,11 @@ struct OpenedMemory {
 };
 /// `width` is the size of an element, of which the memory must hold a whole number.
 [[nodiscard]] OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width);
-void free_shared(void* pointer, int device, bool opened) noexcept;
+void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept;
 
 struct SharedOwner {
   static constexpr MemoryKind kind = MemoryKind::device;
-  void free(void* pointer, std::size_t) noexcept { free_shared(pointer, device_, opened_); }
+  void free(void* pointer, std::size_t bytes) noexcept { free_shared(pointer, bytes, device_, opened_); }
 
   int device_ = -1;
   bool opened_ = false;  // the memory is another process's

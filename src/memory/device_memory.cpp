@@ -9,6 +9,7 @@
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "memory/recorded_uses.hpp"
 #include "memory/waiting_frees.hpp"
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
@@ -63,18 +64,23 @@ struct FreeRequest {
   void* pointer;
   int device;
   StreamUse own;
-  const StreamRef* others;
-  std::size_t count;
-};
+  std::vector<StreamRef>& others;
+  RecordedUses& recorded;
 
-[[nodiscard]] StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
+  [[nodiscard]] bool has_others() const noexcept { return !others.empty() || !recorded.empty(); }
+  /// Whether the predicate holds for one of the other users.
+  template <class Predicate>
+  [[nodiscard]] bool any_other(Predicate holds) const noexcept {
+    return std::any_of(others.begin(), others.end(), holds) ||
+           std::any_of(recorded.begin(), recorded.end(), [&](const auto& entry) { return holds(entry.second); });
+  }
+};
 
 [[nodiscard]] bool is_captured(const HeldStream& stream) noexcept { return capture_state(stream.handle()) == CaptureState::active; }
 
 /// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them.
 [[nodiscard]] bool free_on(native::stream stream, const FreeRequest& request, InCapture in_capture) noexcept {
-  const auto waits = [&](StreamRef user) { return make_wait(stream, use_of(user), in_capture); };
-  if (!std::all_of(request.others, request.others + request.count, waits)) return false;
+  if (request.any_other([&](StreamRef user) { return !make_wait(stream, use_of(user), in_capture); })) return false;
   const RelaxedCapture relaxed{if_captures_met()};
   succeeded_or_note_capture(backend::free_async(request.pointer, stream));
   return true;
@@ -90,11 +96,11 @@ struct FreeRequest {
 /// are other users, the library's own stream waits for them, so that that stream goes on at once. False, and no use has ended, if a stream
 /// cannot be waited for.
 [[nodiscard]] bool free_in_stream_order(const FreeRequest& request) noexcept {
-  if (const HeldStream held{request.own, request.count == 0 ? HeldStream::Use::ends : HeldStream::Use::stays}) {
+  if (const HeldStream held{request.own, !request.has_others() ? HeldStream::Use::ends : HeldStream::Use::stays}) {
     std::optional<ScopedDevice> on;
     if (held.is_default()) on.emplace(request.device, ScopedDevice::no_throw);
     if (!held.is_reachable()) return false;
-    if (request.count == 0) return free_on(held.handle(), request, InCapture::allowed);
+    if (!request.has_others()) return free_on(held.handle(), request, InCapture::allowed);
     // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
     if (is_captured(held) ? !free_on(held.handle(), request, InCapture::allowed) : !free_on_own_stream(request)) return false;
   } else if (!free_on_own_stream(request)) {
@@ -105,7 +111,7 @@ struct FreeRequest {
 }
 
 [[nodiscard]] bool has_captured_user(const FreeRequest& request) noexcept {
-  return std::any_of(request.others, request.others + request.count, [](StreamRef user) {
+  return request.any_other([](StreamRef user) {
     const HeldStream held{use_of(user)};
     return held && held.is_reachable() && is_captured(held);
   });
@@ -116,7 +122,7 @@ struct FreeRequest {
 void free_after_wait(const FreeRequest& request) noexcept {
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
-    if (i == request.device || request.count > 0) is_complete = wait_for_device(i) && is_complete;
+    if (i == request.device || request.has_others()) is_complete = wait_for_device(i) && is_complete;
   const ScopedDevice on{request.device, ScopedDevice::no_throw};
   if (is_complete) succeeded_or_note_capture(backend::free_device(request.pointer));
 }
@@ -124,7 +130,8 @@ void free_after_wait(const FreeRequest& request) noexcept {
 /// Frees the memory at a later call. False, and no use has ended, if there is no memory to note it.
 [[nodiscard]] bool free_later(const FreeRequest& request) noexcept try {
   std::vector<PendingUse> uses{{request.own}};
-  for (std::size_t i = 0; i < request.count; ++i) uses.push_back({use_of(request.others[i])});
+  for (const StreamRef user : request.others) uses.push_back({use_of(user)});
+  for (const auto& entry : request.recorded) uses.push_back({use_of(entry.second)});
   free_once_complete(request.pointer, request.device, std::move(uses));
   run_complete_frees();
   return true;
@@ -137,12 +144,12 @@ void free_after_wait(const FreeRequest& request) noexcept {
     const HeldStream held{use};
     return held && !held.is_reachable();
   };
-  return is_unreachable(request.own) ||
-         std::any_of(request.others, request.others + request.count, [&](StreamRef user) { return is_unreachable(use_of(user)); });
+  return is_unreachable(request.own) || request.any_other([&](StreamRef user) { return is_unreachable(use_of(user)); });
 }
 
 void end_uses(const FreeRequest& request) noexcept {
-  std::for_each(request.others, request.others + request.count, [](StreamRef user) { end_use(use_of(user)); });
+  for (const StreamRef user : request.others) end_use(use_of(user));
+  for (const auto& entry : request.recorded) end_use(use_of(entry.second));
 }
 
 void free_now(const FreeRequest& request) noexcept {
@@ -159,17 +166,14 @@ void free_now(const FreeRequest& request) noexcept {
 /// Removes streams that ended and whose work is complete, so that a buffer which outlives many streams does not keep an event for each.
 void forget_complete(std::vector<StreamRef>& others) {
   const RelaxedCapture relaxed;
-  std::erase_if(others, [](StreamRef stream) {
-    if (stream.valid() || poll_remainder(use_of(stream)) != Remainder::State::complete) return false;
-    end_use(use_of(stream));
-    return true;
-  });
+  std::erase_if(others, end_use_if_complete);
 }
 
 /// A free that has to wait until the runtime may be called.
 struct DeferredFree {
   StreamUse own;
   std::vector<StreamRef> others;
+  RecordedUses recorded;
   void* pointer;
 };
 
@@ -210,21 +214,22 @@ void tell_allocation(const Slot& slot, const void* block, std::size_t bytes) {
     checker::allocates(block, bytes);
 }
 
-void tell_free(StreamRef owner, const std::vector<StreamRef>& others, const void* block, std::size_t bytes) noexcept try {
+void tell_free(StreamRef owner, const FreeRequest& request, std::size_t bytes) noexcept try {
   const auto info = [](StreamRef stream) { return info_of(*use_of(stream).slot, stream.id()); };
   std::vector<checker::StreamInfo> awaited;
-  for (const StreamRef other : others) awaited.push_back(info(other));
-  checker::frees_in_order(info(owner), awaited, block, bytes);
+  for (const StreamRef other : request.others) awaited.push_back(info(other));
+  for (const auto& entry : request.recorded) awaited.push_back(info(entry.second));
+  checker::frees_in_order(info(owner), awaited, request.pointer, bytes);
 } catch (const std::bad_alloc&) {
-  checker::allocates(block, bytes);  // forgets the block
+  checker::allocates(request.pointer, bytes);  // forgets the block
 }
 
-void observe_free(StreamRef owner, const std::vector<StreamRef>& others, const void* block, std::size_t bytes) noexcept {
-  if (is_checking()) tell_free(owner, others, block, bytes);
+void observe_free(StreamRef owner, const FreeRequest& request, std::size_t bytes) noexcept {
+  if (is_checking()) tell_free(owner, request, bytes);
   if (!is_told()) return;
   HookEvent event = about_unasked(*use_of(owner).slot, owner.id(), HookKind::deallocation, "free device memory");
   if (!owner.valid()) event.stream_name = "";  // another stream may have the slot now
-  event.to = block;
+  event.to = request.pointer;
   event.bytes = bytes;
   event.to_kind = MemoryKind::device;
   tell_once(event);
@@ -232,7 +237,7 @@ void observe_free(StreamRef owner, const std::vector<StreamRef>& others, const v
 
 void run_deferred_free(const Postponed& item) noexcept {
   const std::unique_ptr<DeferredFree> later{static_cast<DeferredFree*>(item.handle)};
-  free_now({later->pointer, item.device, later->own, later->others.data(), later->others.size()});
+  free_now({later->pointer, item.device, later->own, later->others, later->recorded});
 }
 
 }  // namespace
@@ -305,16 +310,19 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
+  RecordedUses recorded = take_recorded_uses(pointer, bytes);
+  std::erase_if(recorded, [&](const auto& entry) { return entry.second == stream && (end_use(use_of(stream)), true); });
+  const FreeRequest request{pointer, device, use_of(stream), others, recorded};
   if (is_observed()) [[unlikely]]
-    observe_free(stream, others, pointer, bytes);
+    observe_free(stream, request, bytes);
   // This allocates nothing, so that memory can also be freed when there is none left.
   if (mode == Release::now) {
     if (are_frees_waiting()) [[unlikely]]
       run_complete_frees();
-    return free_now({pointer, device, use_of(stream), others.data(), others.size()});
+    return free_now(request);
   }
   try {
-    postpone({run_deferred_free, new DeferredFree{use_of(stream), std::move(others), pointer}, device});
+    postpone({run_deferred_free, new DeferredFree{request.own, std::move(others), std::move(recorded), pointer}, device});
   } catch (const std::bad_alloc&) {  // the block is leaked: there is no memory to postpone its free
   }
 }

@@ -9,6 +9,7 @@
 #include "checker/hooks.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
+#include "memory/recorded_uses.hpp"
 #include "stream/ipc.hpp"
 #include "stream/own_streams.hpp"
 
@@ -79,9 +80,10 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   return opened;
 }
 
-void free_shared(void* pointer, int device, bool opened) noexcept {
+void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
   count_down(counters.device_blocks);
   if (release_mode() != Release::never) tell_free_outside("free shared memory", MemoryKind::device, pointer, 0, device);
+  for (const auto& entry : take_recorded_uses(pointer, bytes)) end_use(use_of(entry.second));  // the device is waited for
   if (opened)
     release({close_now, pointer, device});
   else

@@ -524,6 +524,22 @@ void buffers_changed(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+/// A use that is recorded by an address within the block. The block is freed behind it.
+void recorded_uses(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  c.keeps_streams(4);
+  std::optional<Stream> user;
+  std::optional<DeviceBuffer<int>> buffer;
+  if (!c.attempt("Stream", [&] { user.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { buffer.emplace(256U, *b.stream); })) return;
+  if (!c.attempt("wait_stream", [&] { user->wait_stream(*b.stream); })) return;
+  if (!c.attempt("fill", [&] { fill(*user, *buffer, 1); })) return;
+  if (!c.attempt("record_stream", [&] { record_stream(*user, buffer->data() + 100); })) return;
+  buffer.reset();
+  static_cast<void>(b.check(c));
+}
+
 void native_handles(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -1003,6 +1019,7 @@ constexpr Scenario scenarios[] = {
     {"buffers", buffers},
     {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
     {"buffers_changed", buffers_changed},
+    {"recorded_uses", recorded_uses},
     {"native_handles", native_handles},
     {"pinned_given_back_first", pinned_given_back_first},
     {"pinned_given_back_last", pinned_given_back_last},

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// record_stream(stream, view): uses that are recorded by any view of a block, also by several threads at a time.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using RecordedUses = Conformance;
+using RecordedUsesTwo = TwoDevices;
+
+constexpr std::size_t size = std::size_t{1} << 20;
+using Buffer = DeviceBuffer<unsigned char>;
+
+/// Overwrites memory that would be reused if a block was freed too early.
+void churn(StreamRef stream) {
+  for (int i = 0; i < 8; ++i) {
+    Buffer other{size, stream};
+    fill_bytes(stream, other.data(), 0xEE, size);
+  }
+  stream.synchronize();
+}
+
+/// `record(user, block)` records a use of the middle of the block, which `free(owner)` frees while the user's work waits.
+template <class Record, class Free>
+void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool pools, Record record, Free free) {
+  PinnedBuffer<unsigned char> result{size / 2};
+  fill_bytes(owner, block, 5, size);
+  user.wait_stream(owner);
+  user.synchronize();
+  Gate gate;
+  if (pools) gate.close_on(user);  // without memory pools a free waits for the device
+  copy_bytes(user, result.data(), block + size / 4, size / 2);
+  record(block);
+  free();
+  EXPECT_TRUE(owner.synchronize_for(patience)) << "the free made the block's stream wait for the other stream";
+  churn(owner);
+  gate.open();
+  user.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size / 2));
+}
+
+TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {
+  const Stream owner, user;
+  const bool pools = device().has_memory_pools();
+  const auto with = [&](auto record) {
+    auto buffer = std::make_unique<Buffer>(size, owner);
+    expect_kept(owner, user, buffer->data(), pools, record, [&] { buffer.reset(); });
+  };
+  with([&](unsigned char* block) { record_stream(user, block + size - 1); });
+  with([&](unsigned char* block) { record_stream(user, static_cast<const void*>(block)); });
+  with([&](unsigned char* block) { record_stream(user, std::span{block + 77, 3}); });
+  with([&](unsigned char* block) { record_stream(user, DeviceSpan<unsigned char>{block, size}.subspan(size / 2)); });
+  with([&](unsigned char* block) {
+    record_stream(owner, block + 1);  // the block's own stream adds nothing
+    record_stream(user, block + 1);
+    record_stream(user, block + 1);
+  });
+}
+
+TEST_F(RecordedUses, BlocksOfAResourceAndReleasedBlocksHaveThemToo) {
+  const Stream owner, user;
+  const DeviceResource resource{device()};
+  const bool pools = device().has_memory_pools();
+  const auto record = [&](unsigned char* block) { record_stream(user, block + 1000); };
+  auto* const block = static_cast<unsigned char*>(resource.allocate(owner, size));
+  expect_kept(owner, user, block, pools, record, [&] { resource.deallocate(owner, block, size); });
+  Buffer buffer{size, owner};
+  expect_kept(owner, user, buffer.data(), pools, record, [&] {
+    const auto released = buffer.release();
+    resource.deallocate(owner, released.data(), released.size_bytes());
+  });
+}
+
+TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
+  constexpr int threads = 8;
+  constexpr std::size_t part = size / threads;
+  const Stream owner;
+  auto buffer = std::make_unique<Buffer>(size, owner);
+  fill_bytes(owner, buffer->data(), 5, size);
+  owner.synchronize();
+  std::vector<Stream> users(threads);
+  PinnedBuffer<unsigned char> result{size};
+  Gate gate;
+  for (const Stream& user : users)
+    if (device().has_memory_pools()) gate.close_on(user);
+  const DeviceSpan<unsigned char> all = *buffer;
+  on_threads(threads, [&](int i) {
+    const Stream& user = users[static_cast<std::size_t>(i)];
+    const std::size_t first = static_cast<std::size_t>(i) * part;
+    copy(user, std::span{result.data() + first, part}, all.subspan(first, part));
+    for (std::size_t at = 0; at < 100; ++at) record_stream(user, all.subspan(at * 1000));
+  });
+  buffer.reset();
+  churn(owner);
+  gate.open();
+  for (const Stream& user : users) user.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
+}
+
+TEST_F(RecordedUses, APinnedBlockIsNotHandedOutBefore) {
+  const Stream user;
+  constexpr std::size_t odd = 48 << 10;
+  auto first = std::make_unique<PinnedBuffer<int>>(odd);
+  const int* const address = first->data();
+  Gate gate;
+  gate.close_on(user);
+  record_stream(user, std::span{*first}.subspan(10));
+  first.reset();
+  EXPECT_NE(PinnedBuffer<int>{odd}.data(), address) << "work that the stream has not done yet may use the block";
+  gate.open();
+}
+
+TEST_F(RecordedUses, DoNotGrowWithStreamsThatEnded) {
+  const Stream owner;
+  std::optional<Buffer> buffer{std::in_place, size, owner};
+  owner.synchronize();
+  const std::size_t events = live_objects().pooled_events;
+  for (std::size_t i = 0; i < 2000; ++i) {
+    const Stream user;
+    fill_bytes(user, buffer->data(), 1, 16);
+    record_stream(user, buffer->data() + 300 * i);
+    user.synchronize();
+  }
+  buffer.reset();
+  EXPECT_LE(live_objects().pooled_events, events + 64);
+}
+
+TEST_F(RecordedUses, OtherMemoryAndDeadStreamsAreRefused) {
+  const Stream owner;
+  const Buffer buffer{16, owner};
+  std::vector<int> pageable(4);
+  int local = 0;
+  EXPECT_EQ(code_of([&] { record_stream(owner, nullptr); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { record_stream(owner, &local); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { record_stream(owner, pageable); }), errc::invalid_argument);
+  pageable.clear();
+  EXPECT_EQ(code_of([&] { record_stream(owner, pageable); }), nothing_thrown) << "an empty view is nothing to do";
+  const StreamRef gone = [] {
+    const Stream stream;
+    return StreamRef{stream};
+  }();
+  EXPECT_EQ(code_of([&] { record_stream(gone, buffer); }), errc::invalid_handle);
+}
+
+TEST_F(RecordedUsesTwo, AnotherDevicesStreamIsWaitedFor) {
+  const Stream owner{first}, user{second};
+  auto buffer = std::make_unique<Buffer>(size, owner);
+  expect_kept(
+      owner, user, buffer->data(), first.has_memory_pools(), [&](unsigned char* block) { record_stream(user, block + 9); },
+      [&] { buffer.reset(); });
+}
+
+}  // namespace

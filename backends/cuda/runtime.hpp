@@ -16,6 +16,7 @@
 #include "driver_functions.hpp"
 #include "graph_functions.hpp"
 #include "green_contexts.hpp"
+#include "managed_memory.hpp"
 
 static_assert(CUDART_VERSION >= 12000, "runnel needs CUDA 12 or later");
 
@@ -176,6 +177,8 @@ inline constexpr auto malloc_device = &cudaMalloc;
 inline constexpr auto free_device = &cudaFree;
 inline constexpr unsigned int malloc_managed_flags = cudaMemAttachGlobal;
 inline constexpr auto malloc_managed = &cudaMallocManaged;
+inline constexpr auto prefetch_async = &cuda_prefetch;
+inline constexpr auto advise = &cuda_advise;
 inline constexpr auto malloc_async = &cudaMallocAsync;
 inline constexpr auto free_async = &cudaFreeAsync;
 using ipc_memory_handle = cudaIpcMemHandle_t;
@@ -185,8 +188,10 @@ inline constexpr auto ipc_open_memory_handle = &cudaIpcOpenMemHandle;
 inline constexpr auto ipc_close_memory_handle = &cudaIpcCloseMemHandle;
 using memory_pool = cudaMemPool_t;
 inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;
+inline constexpr auto memory_pool_reserved = cudaMemPoolAttrReservedMemCurrent;
 inline constexpr auto device_get_default_memory_pool = &cudaDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &cudaMemPoolSetAttribute;
+inline constexpr auto memory_pool_get_attribute = &cudaMemPoolGetAttribute;
 inline constexpr auto memory_pool_trim = &cudaMemPoolTrimTo;
 inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept {
   cudaMemAccessDesc access{};

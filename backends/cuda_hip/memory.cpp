@@ -50,6 +50,15 @@ status close_memory(void* memory) noexcept { return rt::ipc_close_memory_handle(
 
 status malloc_managed(void*& memory, std::size_t bytes) noexcept { return rt::malloc_managed(&memory, bytes, rt::malloc_managed_flags); }
 
+status prefetch_async(const void* memory, std::size_t bytes, int place, native::stream stream) noexcept {
+  return rt::prefetch_async(memory, bytes, place, stream);
+}
+
+// All runtimes give the kinds of advice these numbers.
+status advise(const void* memory, std::size_t bytes, MemoryAdvice advice, int place) noexcept {
+  return rt::advise(memory, bytes, static_cast<int>(advice), place);
+}
+
 status malloc_async(void*& memory, std::size_t bytes, native::stream stream) noexcept { return rt::malloc_async(&memory, bytes, stream); }
 
 status free_async(void* memory, native::stream stream) noexcept { return rt::free_async(memory, stream); }
@@ -60,6 +69,15 @@ status set_release_threshold(int device, std::size_t bytes) noexcept {
   if (s != ok) return s;
   std::uint64_t threshold = bytes;
   return rt::memory_pool_set_attribute(pool, rt::memory_pool_release_threshold, &threshold);
+}
+
+status pool_reserved(int device, std::size_t& bytes) noexcept {
+  rt::memory_pool pool{};
+  status s = rt::device_get_default_memory_pool(&pool, device);
+  std::uint64_t reserved = 0;
+  if (s == ok) s = rt::memory_pool_get_attribute(pool, rt::memory_pool_reserved, &reserved);
+  bytes = reserved;
+  return s;
 }
 
 status trim_pool(int device) noexcept {

@@ -17,6 +17,7 @@
 #include "../cuda/driver_functions.hpp"
 #include "../cuda/graph_functions.hpp"
 #include "../cuda/green_contexts.hpp"
+#include "../cuda/managed_memory.hpp"
 #include "translated.hpp"
 #else
 #include "captures.hpp"
@@ -377,6 +378,16 @@ inline constexpr error (*malloc_device)(void**, std::size_t) = &hipMalloc;
 inline constexpr auto free_device = &hipFree;
 inline constexpr unsigned int malloc_managed_flags = hipMemAttachGlobal;
 inline constexpr error (*malloc_managed)(void**, std::size_t, unsigned int) = &hipMallocManaged;
+#ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr auto prefetch_async = translated<&cuda_prefetch>;
+inline constexpr auto advise = translated<&cuda_advise>;
+#else
+static_assert(hipCpuDeviceId == -1);
+inline constexpr auto prefetch_async = &hipMemPrefetchAsync;
+inline error advise(const void* memory, std::size_t bytes, int advice, int place) noexcept {
+  return hipMemAdvise(memory, bytes, static_cast<hipMemoryAdvise>(advice), place);
+}
+#endif
 #if defined __HIP_PLATFORM_NVIDIA__ || HIP_VERSION >= 50500000
 inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
 inline constexpr auto free_async = &hipFreeAsync;
@@ -409,11 +420,14 @@ using memory_pool = hipMemPool_t;
 #ifdef __HIP_PLATFORM_NVIDIA__
 inline constexpr auto memory_pool_release_threshold =
     cudaMemPoolAttrReleaseThreshold;  // 5.2 has the name of the type, but no names of its values
+inline constexpr auto memory_pool_reserved = cudaMemPoolAttrReservedMemCurrent;
 #else
 inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThreshold;
+inline constexpr auto memory_pool_reserved = hipMemPoolAttrReservedMemCurrent;
 #endif
 inline constexpr auto device_get_default_memory_pool = &hipDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &hipMemPoolSetAttribute;
+inline constexpr auto memory_pool_get_attribute = &hipMemPoolGetAttribute;
 inline constexpr auto memory_pool_trim = &hipMemPoolTrimTo;
 #ifdef __HIP_PLATFORM_NVIDIA__
 // The header does not wrap hipMemPoolSetAccess (5.2).

@@ -462,6 +462,10 @@ status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
   return catch_bad_alloc([&] { return host::allocate(pointer, bytes, {MemoryKind::managed, Device{host::current_device()}}); });
 }
 
+// Host and devices share one memory: there is nothing to move, and nothing to advise on.
+status prefetch_async(const void*, std::size_t, int, native::stream) noexcept { return ok; }
+status advise(const void*, std::size_t, MemoryAdvice, int) noexcept { return ok; }
+
 status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
@@ -485,6 +489,11 @@ status free_async(void* pointer, native::stream stream) noexcept {
 
 // The host backend keeps no freed memory, which is within any threshold.
 status set_release_threshold(int, std::size_t) noexcept { return ok; }
+
+status pool_reserved(int device, std::size_t& bytes) noexcept {
+  bytes = host::device_at(device).allocated.load(std::memory_order_relaxed);
+  return ok;
+}
 
 status trim_pool(int) noexcept { return ok; }
 

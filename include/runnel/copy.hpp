@@ -47,17 +47,53 @@ void set_default_pageable(Pageable policy) noexcept;
 /// `bytes` from `from` to `to`. @throws errc::invalid_argument for null with a size and for ranges that overlap in part.
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable());
 /// On the current stream.
-inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes) { return copy_bytes(current_stream(), to, from, bytes); }
+inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable()) {
+  return copy_bytes(current_stream(), to, from, bytes, policy);
+}
 
 /// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. @throws errc::invalid_argument also for
 /// a pitch below the width and for sizes that overflow.
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                    std::size_t height, Pageable policy = default_pageable());
+/// On the current stream.
+inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
+                          Pageable policy = default_pageable()) {
+  return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, policy);
+}
+
+/// How far apart rows and slices begin, in bytes.
+struct Pitches {
+  std::size_t row;    ///< row i of a slice starts i * row bytes after the first
+  std::size_t slice;  ///< slice i starts i * slice bytes after the first
+};
+/// The size of a box of bytes.
+struct Extent {
+  std::size_t width;   ///< bytes in a row
+  std::size_t height;  ///< rows in a slice
+  std::size_t depth;   ///< slices
+};
+/// A box of bytes, whose rows and slices lie at some pitch on each side. One copy of the runtime if the slices, or the rows of each, lie
+/// end to end on both sides; else one for each slice, or for each row of a slice if those are fewer. If such a copy fails, those before it
+/// stay enqueued. The result is what holds for all of them: memory may be reused at once only if that is so for each.
+/// @throws errc::invalid_argument as copy_2d(), and for a pitch of slices below their rows
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
+                   Pageable policy = default_pageable());
+/// On the current stream.
+inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
+                          Pageable policy = default_pageable()) {
+  return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, policy);
+}
 
 /// Sets `bytes` bytes at `to`.
 void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes);
+/// On the current stream.
+inline void fill_bytes(void* to, unsigned char value, std::size_t bytes) { fill_bytes(current_stream(), to, value, bytes); }
 /// Sets `height` rows of `width` bytes.
 void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height);
+/// On the current stream.
+inline void fill_2d(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height) {
+  fill_2d(current_stream(), to, pitch, value, width, height);
+}
 
 namespace detail {
 /// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs a call.

@@ -13,7 +13,7 @@ namespace runnel::inline RUNNEL_ABI {
 /// Device memory that was allocated through runnel. Sizes are in bytes, as the caller asked for them.
 struct DeviceStatistics {
   std::size_t in_use;  ///< bytes allocated at this moment
-  std::size_t peak;    ///< the most that `in_use` ever was
+  std::size_t peak;    ///< the most that `in_use` ever was, or was since DeviceResource::reset_peak()
   std::size_t blocks;  ///< blocks allocated at this moment
 };
 
@@ -37,6 +37,17 @@ class DeviceResource {
   [[nodiscard]] constexpr Device device() const noexcept { return device_; }
   /// What is allocated on the device through runnel, by any resource or buffer. Makes no runtime call.
   [[nodiscard]] DeviceStatistics statistics() const;
+  /// Makes the bytes in use now the peak.
+  void reset_peak() const;
+  /// Sets the most bytes that may be allocated on the device through runnel at a time (default: no limit). An allocation beyond it throws
+  /// errc::out_of_memory, which names this limit, and asks the runtime for nothing. What is in use beyond a new limit stays. Shared and
+  /// managed memory, and memory of resources of your own, do not count.
+  void set_limit(std::size_t bytes) const;
+  /// The limit in bytes; the maximum of std::size_t if none was set.
+  [[nodiscard]] std::size_t limit() const;
+  /// The bytes that the device's pool holds at this moment, used and unused ones, also for other users of the pool.
+  /// @throws errc::not_supported if the device has no memory pools
+  [[nodiscard]] std::size_t reserved() const;
   /// Sets how many unused bytes the device's pool keeps when a stream is waited for (0 = give all back, default); the maximum of
   /// std::size_t keeps everything. It applies to the whole device. @throws errc::not_supported if the device has no memory pools
   void set_release_threshold(std::size_t bytes) const;

@@ -5,8 +5,39 @@
 #include <runnel/memory.hpp>
 
 #include <cstddef>
+#include <iterator>
 
 namespace runnel::inline RUNNEL_ABI {
+
+/// Where managed memory may lie: at a device, or at the host.
+class MemoryPlace {
+ public:
+  /// The memory of `device`.
+  constexpr MemoryPlace(Device device) noexcept : device_{device} {}
+  /// The host's memory.
+  [[nodiscard]] static constexpr MemoryPlace host() noexcept {
+    MemoryPlace place{Device{-1}};
+    place.is_host_ = true;
+    return place;
+  }
+  /// Whether it is the host's memory.
+  [[nodiscard]] constexpr bool is_host() const noexcept { return is_host_; }
+  /// The device; Device{-1} for the host's memory.
+  [[nodiscard]] constexpr Device device() const noexcept { return device_; }
+  friend constexpr bool operator==(MemoryPlace, MemoryPlace) noexcept = default;
+
+ private:
+  Device device_;
+  bool is_host_ = false;
+};
+
+/// Moves the pages of `bytes` bytes of managed memory to a place, in the order of the stream, so that later work there finds them. On the
+/// host backend there is nothing to move. @throws errc::invalid_argument for other memory; errc::capture while the stream is being
+/// captured; the runtime's own error on devices that cannot move pages on demand
+void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, MemoryPlace place);
+/// Tells the runtime how `bytes` bytes of managed memory are used. Takes effect at the call. @throws as prefetch_bytes(), except for
+/// captures
+void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, MemoryPlace place);
 
 namespace detail {
 [[nodiscard]] void* allocate_managed(std::size_t bytes, Device device);
@@ -37,5 +68,16 @@ class ManagedBuffer : public detail::OwnedHostArray<T, detail::ManagedOwner> {
   /// The device that the memory was allocated on; Device{-1} for an empty buffer without one.
   [[nodiscard]] Device device() const noexcept { return Device{this->device_}; }
 };
+
+/// All elements of a managed buffer, or of a view of managed memory, as prefetch_bytes() does it.
+template <detail::memory_range Range>
+void prefetch(StreamRef stream, const Range& range, MemoryPlace place) {
+  prefetch_bytes(stream, std::data(range), detail::byte_size(std::size(range), sizeof *std::data(range), "prefetch managed memory"), place);
+}
+/// The same, as advise_bytes() does it.
+template <detail::memory_range Range>
+void advise(const Range& range, MemoryAdvice advice, MemoryPlace place) {
+  advise_bytes(std::data(range), detail::byte_size(std::size(range), sizeof *std::data(range), "advise on managed memory"), advice, place);
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -11,7 +11,7 @@ namespace runnel::inline RUNNEL_ABI {
 /// What the pinned pool holds. Sizes are in bytes, rounded up to whole blocks.
 struct PinnedStatistics {
   std::size_t in_use;         ///< bytes in blocks that users own
-  std::size_t peak;           ///< the most that `in_use` ever was
+  std::size_t peak;           ///< the most that `in_use` ever was, or was since PinnedPool::reset_peak()
   std::size_t cached;         ///< bytes kept for reuse; streams may still be using some of them
   std::size_t blocks;         ///< blocks that users own
   std::size_t cached_blocks;  ///< blocks kept for reuse
@@ -33,6 +33,9 @@ class PinnedPool {
 
   /// What the pool holds at this moment. Makes no runtime call.
   [[nodiscard]] static PinnedStatistics statistics();
+
+  /// Makes the bytes in use now the peak.
+  static void reset_peak();
 
   /// Sets the most bytes that the pool may hold, used and cached together (default: no limit). To stay below the limit the pool gives
   /// cached blocks back; an allocation that still does not fit throws errc::out_of_memory. Blocks in use beyond a new limit stay.

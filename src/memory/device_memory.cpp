@@ -19,12 +19,12 @@
 #include "stream/uses.hpp"
 
 #include <runnel/device_resource.hpp>
-#include <runnel/managed_buffer.hpp>
 #include <runnel/memory.hpp>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -42,14 +42,28 @@ struct Usage {
   sync::Atomic<std::size_t> in_use{0};
   sync::Atomic<std::size_t> peak{0};
   sync::Atomic<std::size_t> blocks{0};
+  sync::Atomic<std::size_t> limit{std::numeric_limits<std::size_t>::max()};
 };
 constinit Usage usage[max_devices];
 
-void count_in(int device, std::size_t bytes) noexcept {
+/// Adds to the bytes in use, before they are allocated, so that several threads together do not exceed the limit.
+void reserve(int device, std::size_t bytes) {
+  Usage& u = usage[device];
+  const std::size_t limit = u.limit.load(std::memory_order_relaxed);
+  std::size_t used = u.in_use.load(std::memory_order_relaxed);
+  do {
+    if (used > limit || bytes > limit - used)
+      throw_error(errc::out_of_memory, operation, "the limit that DeviceResource::set_limit() has set leaves no room for it");
+  } while (!u.in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+}
+void cancel_reservation(int device, std::size_t bytes) noexcept { usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed); }
+
+/// Counts the block whose bytes were reserved.
+void count_in(int device) noexcept {
   Usage& u = usage[device];
   count_up(counters.device_blocks);
   count_up(u.blocks);
-  const std::size_t now = u.in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  const std::size_t now = u.in_use.load(std::memory_order_relaxed);
   for (std::size_t peak = u.peak.load(std::memory_order_relaxed); now > peak;)
     if (u.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) break;
 }
@@ -203,6 +217,19 @@ struct DeferredFree {
   return event;
 }
 
+/// The same within the device's limit, and counted.
+[[nodiscard]] void* allocate_reserved(native::stream stream, int device, std::size_t bytes) {
+  reserve(device, bytes);
+  try {
+    void* const block = allocate_on(stream, device, bytes);
+    count_in(device);
+    return block;
+  } catch (...) {
+    cancel_reservation(device, bytes);
+    throw;
+  }
+}
+
 /// Memory that is allocated in a capture is used when the graph runs, which the checker does not see.
 void tell_allocation(const Slot& slot, const void* block, std::size_t bytes) {
   if (!is_checking()) [[likely]]
@@ -258,9 +285,8 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   if (is_told()) [[unlikely]]
     told.begin(about_allocation(slot, bytes));
   try {
-    void* const block = allocate_on(slot.handle, device, bytes);
+    void* const block = allocate_reserved(slot.handle, device, bytes);
     if (told.is_begun()) told.event().to = block;
-    count_in(device, bytes);
     tell_allocation(slot, block, bytes);
     return block;
   } catch (...) {
@@ -327,30 +353,6 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   }
 }
 
-void* allocate_managed(std::size_t bytes, Device device) {
-  const DeviceCall call{device.ordinal(), operation};
-  if (bytes == 0) return nullptr;
-  watch_main_thread();
-  const ScopedDevice on{call.device(), operation};
-  const RelaxedCapture relaxed;
-  void* block = nullptr;
-  ToldAllocation told{operation, MemoryKind::managed, bytes, call.device()};
-  call.check(backend::malloc_managed(block, bytes));
-  told.made(block);
-  count_up(counters.device_blocks);
-  if (is_checking()) checker::allocates(block, bytes);
-  return block;
-}
-
-void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
-  if (is_observed() && release_mode() != Release::never) [[unlikely]] {
-    if (is_checking()) checker::frees(pointer, bytes);
-    tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
-  }
-  count_down(counters.device_blocks);
-  release_native<void*, backend::free_device>(pointer, device);
-}
-
 namespace {
 
 void require_resource(StreamRef stream, Device device, std::size_t alignment, const char* attempted) {
@@ -385,6 +387,31 @@ DeviceStatistics DeviceResource::statistics() const {
   detail::require_device(device_.ordinal(), "ask for the use of device memory");
   const detail::Usage& u = detail::usage[device_.ordinal()];
   return {.in_use = detail::read_count(u.in_use), .peak = detail::read_count(u.peak), .blocks = detail::read_count(u.blocks)};
+}
+
+void DeviceResource::reset_peak() const {
+  detail::require_device(device_.ordinal(), "forget the peak of device memory");
+  detail::Usage& u = detail::usage[device_.ordinal()];
+  u.peak.store(detail::read_count(u.in_use), std::memory_order_relaxed);
+}
+
+void DeviceResource::set_limit(std::size_t bytes) const {
+  detail::require_device(device_.ordinal(), "limit device memory");
+  detail::usage[device_.ordinal()].limit.store(bytes, std::memory_order_relaxed);
+}
+
+std::size_t DeviceResource::limit() const {
+  detail::require_device(device_.ordinal(), "ask for the limit of device memory");
+  return detail::read_count(detail::usage[device_.ordinal()].limit);
+}
+
+std::size_t DeviceResource::reserved() const {
+  const detail::DeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
+  if (!detail::has_memory_pools(call.device()))
+    detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+  std::size_t bytes = 0;
+  call.check(backend::pool_reserved(call.device(), bytes));
+  return bytes;
 }
 
 void DeviceResource::set_release_threshold(std::size_t bytes) const {

@@ -161,6 +161,11 @@ PinnedStatistics PinnedPool::statistics() {
   return detail::pinned_shelves().statistics();
 }
 
+void PinnedPool::reset_peak() {
+  detail::refuse_in_child("forget the peak of pinned memory");
+  detail::pinned_shelves().reset_peak();
+}
+
 void PinnedPool::set_limit(std::size_t bytes) {
   detail::refuse_in_child("limit pinned memory");
   if (detail::pinned_shelves().set_limit(bytes)) trim();

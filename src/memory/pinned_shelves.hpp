@@ -109,6 +109,10 @@ class PinnedShelves {
   void release_idle() noexcept;
 
   [[nodiscard]] PinnedStatistics statistics() noexcept;
+  void reset_peak() noexcept {
+    const std::lock_guard lock{lock_};
+    statistics_.peak = statistics_.in_use;
+  }
   [[nodiscard]] std::size_t limit() noexcept;
   /// True if the blocks exceed the new limit.
   [[nodiscard]] bool set_limit(std::size_t bytes) noexcept;

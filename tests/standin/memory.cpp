@@ -102,6 +102,33 @@ int free_in_graph(void* memory, Stream& stream) {
   return vendor::ok;
 }
 
+#if defined STANDIN_CUDA && CUDART_VERSION >= 13000
+int number_of(cudaMemLocation place) { return place.type == cudaMemLocationTypeHost ? -1 : place.id; }
+#endif
+
+/// A place is a device or, as -1, the host.
+int require_managed(const void* memory, std::size_t size, int place) {
+  if (place < -1 || place >= settings().devices) return vendor::invalid_device;
+  if (memory == nullptr || size == 0) return vendor::invalid_value;
+  for (const std::size_t at : {std::size_t{0}, size - 1})
+    if (state().blocks.of(static_cast<const std::byte*>(memory) + at).kind != Memory::managed) return vendor::invalid_value;
+  return vendor::ok;
+}
+
+/// Pages do not move here. In a capture the runtimes refuse the call, and break the capture.
+int prefetch(const void* memory, std::size_t size, int place, vendor::StreamHandle handle) {
+  const StreamPtr stream = state().stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  if (const vendor::Code code = refusal(*stream)) return code;
+  if (stream->capturing()) {
+    stream->capture->broken = true;
+    return vendor::capture_unsupported;
+  }
+  const int code = require_managed(memory, size, place);
+  if (code == vendor::ok) engine().submit(*stream, std::make_shared<Operation>());
+  return code;
+}
+
 }  // namespace
 
 extern "C" {
@@ -166,6 +193,24 @@ vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) 
   return call_outside_captures(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::managed, this_thread().device); });
 }
 
+#if defined STANDIN_CUDA && CUDART_VERSION >= 13000
+cudaError_t cudaMemPrefetchAsync(const void* memory, std::size_t size, cudaMemLocation place, unsigned int, cudaStream_t stream) {
+  return call([&](Lock&) { return prefetch(memory, size, number_of(place), stream); });
+}
+
+cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise, cudaMemLocation place) {
+  return call_outside_captures(Call::plain, [&](Lock&) { return require_managed(memory, size, number_of(place)); });
+}
+#else
+vendor::Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place, vendor::StreamHandle stream) {
+  return call([&](Lock&) { return prefetch(memory, size, place, stream); });
+}
+
+vendor::Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice, int place) {
+  return call_outside_captures(Call::plain, [&](Lock&) { return require_managed(memory, size, place); });
+}
+#endif
+
 vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHandle handle) {
   return call(Call::makes, [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
@@ -210,6 +255,15 @@ vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device)
 
 vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
   return call([&](Lock&) -> int { return pool != nullptr && value != nullptr ? vendor::ok : vendor::invalid_value; });
+}
+
+vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
+  return call([&](Lock&) -> int {
+    if (pool == nullptr || value == nullptr) return vendor::invalid_value;
+    const auto device = static_cast<int>(reinterpret_cast<std::uintptr_t>(pool) - 1);
+    *static_cast<std::uint64_t*>(value) = state().blocks.used(device);
+    return vendor::ok;
+  });
 }
 
 vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {

@@ -29,6 +29,7 @@ using IpcEventHandle = API(IpcEventHandle_t);
 using IpcMemoryHandle = API(IpcMemHandle_t);
 using MemoryPool = API(MemPool_t);
 using MemoryAccess = API(MemAccessDesc);
+using MemoryAdvice = API(MemoryAdvise);
 
 #ifdef STANDIN_CUDA
 inline constexpr const char* priorities = "0,-5";

@@ -540,6 +540,21 @@ void recorded_uses(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+void memory_control(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<ManagedBuffer<int>> managed;
+  std::optional<DeviceBuffer<int>> box;
+  if (!c.attempt("reserved", [&] { c.require(device_resource().reserved() > 0, "the pool holds nothing"); })) return;
+  if (!c.attempt("ManagedBuffer", [&] { managed.emplace(64U); })) return;
+  if (!c.attempt("advise", [&] { advise(*managed, MemoryAdvice::mostly_read, first); })) return;
+  if (!c.attempt("prefetch", [&] { prefetch(*b.stream, *managed, MemoryPlace::host()); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { box.emplace(64U, *b.stream); })) return;
+  if (!c.attempt("copy_3d", [&] { copy_3d(*b.stream, box->data(), {16, 64}, b.in->data(), {16, 64}, {8, 4, 1}); })) return;
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
 void native_handles(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -1020,6 +1035,7 @@ constexpr Scenario scenarios[] = {
     {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
     {"buffers_changed", buffers_changed},
     {"recorded_uses", recorded_uses},
+    {"memory_control", memory_control},
     {"native_handles", native_handles},
     {"pinned_given_back_first", pinned_given_back_first},
     {"pinned_given_back_last", pinned_given_back_last},

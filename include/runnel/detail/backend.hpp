@@ -181,10 +181,17 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other
 /// Waits for the device.
 [[nodiscard]] status free_device(void*) noexcept;
 [[nodiscard]] status malloc_managed(void*&, std::size_t bytes) noexcept;  // freed by free_device
+/// The number of the host where a call takes the number of a device or the host.
+inline constexpr int host_place = -1;
+/// Moves the pages of managed memory to a device or to the host.
+[[nodiscard]] status prefetch_async(const void*, std::size_t bytes, int place, native::stream) noexcept;
+[[nodiscard]] status advise(const void*, std::size_t bytes, MemoryAdvice, int place) noexcept;
 [[nodiscard]] status malloc_async(void*&, std::size_t bytes, native::stream) noexcept;
 [[nodiscard]] status free_async(void*, native::stream) noexcept;
 /// How many bytes the device's pool keeps when a stream or device is waited for.
 [[nodiscard]] status set_release_threshold(int device, std::size_t bytes) noexcept;
+/// The bytes that the device's pool holds, used and unused.
+[[nodiscard]] status pool_reserved(int device, std::size_t& bytes) noexcept;
 /// Gives unused memory of the device's pool back to the system.
 [[nodiscard]] status trim_pool(int device) noexcept;
 /// Grants or revokes `peer` access to `device`'s pool, for which peer access alone does not suffice.

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Prefetches and advice for managed memory. CUDA 13 replaced the number of a device by a place.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <runnel/config.hpp>
+
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI::rt {
+
+#if CUDART_VERSION >= 13000
+/// A negative number stands for the host.
+inline cudaMemLocation managed_place(int device) noexcept {
+  cudaMemLocation place{};
+  place.type = device < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
+  place.id = device < 0 ? 0 : device;
+  return place;
+}
+inline cudaError_t cuda_prefetch(const void* memory, std::size_t bytes, int device, cudaStream_t stream) noexcept {
+  return cudaMemPrefetchAsync(memory, bytes, managed_place(device), 0, stream);
+}
+inline cudaError_t cuda_advise(const void* memory, std::size_t bytes, int advice, int device) noexcept {
+  return cudaMemAdvise(memory, bytes, static_cast<cudaMemoryAdvise>(advice), managed_place(device));
+}
+#else
+static_assert(cudaCpuDeviceId == -1);
+inline cudaError_t cuda_prefetch(const void* memory, std::size_t bytes, int device, cudaStream_t stream) noexcept {
+  return cudaMemPrefetchAsync(memory, bytes, device, stream);
+}
+inline cudaError_t cuda_advise(const void* memory, std::size_t bytes, int advice, int device) noexcept {
+  return cudaMemAdvise(memory, bytes, static_cast<cudaMemoryAdvise>(advice), device);
+}
+#endif
+
+}  // namespace runnel::inline RUNNEL_ABI::rt

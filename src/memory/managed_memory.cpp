@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/managed_buffer.hpp>
+
+#include "base/check.hpp"
+#include "base/counters.hpp"
+#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
+#include "checker/hooks.hpp"
+#include "device/call_quietly.hpp"
+#include "device/device_call.hpp"
+#include "memory/memory_facts.hpp"
+#include "stream/capture.hpp"
+#include "stream/stream_call.hpp"
+#include "stream/stream_device.hpp"
+
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+/// @throws errc::invalid_argument unless both ends of the range are managed memory
+void require_managed(const void* memory, std::size_t bytes, const char* operation) {
+  require_rows(memory, bytes, bytes, 1, operation);
+  for (const std::size_t at : {std::size_t{0}, bytes - 1}) {
+    PointerInfo info{MemoryKind::pageable, Device{0}};
+    check(backend::pointer_info(info, static_cast<const unsigned char*>(memory) + at), operation);
+    if (info.kind != MemoryKind::managed) throw_error(errc::invalid_argument, operation, "the memory is not managed memory");
+  }
+}
+
+/// The number of the place, as the backend takes it.
+[[nodiscard]] int number_of(MemoryPlace place, const char* operation) {
+  if (place.is_host()) return backend::host_place;
+  require_device(place.device().ordinal(), operation);
+  return place.device().ordinal();
+}
+
+}  // namespace
+
+void* allocate_managed(std::size_t bytes, Device device) {
+  const DeviceCall call{device.ordinal(), "allocate managed memory"};
+  if (bytes == 0) return nullptr;
+  watch_main_thread();
+  const ScopedDevice on{call.device(), call.operation()};
+  const RelaxedCapture relaxed;
+  void* block = nullptr;
+  ToldAllocation told{call.operation(), MemoryKind::managed, bytes, call.device()};
+  call.check(backend::malloc_managed(block, bytes));
+  told.made(block);
+  count_up(counters.device_blocks);
+  if (is_checking()) checker::allocates(block, bytes);
+  return block;
+}
+
+void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
+  if (is_observed() && release_mode() != Release::never) [[unlikely]] {
+    if (is_checking()) checker::frees(pointer, bytes);
+    tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
+  }
+  count_down(counters.device_blocks);
+  release_native<void*, backend::free_device>(pointer, device);
+}
+
+}  // namespace detail
+
+void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, MemoryPlace place) {
+  const detail::StreamCall call{stream, "prefetch managed memory"};
+  detail::require_own_thread(call.slot(), call.operation());
+  if (bytes == 0) return;
+  const int to = detail::number_of(place, call.operation());
+  const detail::ScopedDevice on{call.slot().device, call.operation()};
+  detail::require_managed(memory, bytes, call.operation());
+  detail::refuse_in_capture(call.slot(), call.operation(), "a graph cannot hold a prefetch");
+  call.check(backend::prefetch_async(memory, bytes, to, call.handle()));
+}
+
+void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, MemoryPlace place) {
+  constexpr const char* operation = "advise on managed memory";
+  detail::enter(operation);
+  const int whose = detail::number_of(place, operation);
+  if (bytes == 0) return;
+  detail::require_managed(memory, bytes, operation);
+  const detail::RelaxedCapture relaxed;
+  detail::check(backend::advise(memory, bytes, advice, whose), operation);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs set and ask of memory: limits, peaks, the pool's bytes; where managed memory lies; copies in two and three dimensions on
+// the current stream.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using MemoryControl = Conformance;
+using MemoryControlTwo = TwoDevices;
+
+constexpr std::size_t size = std::size_t{1} << 20;
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+using Buffer = DeviceBuffer<unsigned char>;
+
+/// Takes the limit away again.
+struct Limit {
+  Limit(DeviceResource of, std::size_t bytes) : resource{of} { resource.set_limit(bytes); }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+  ~Limit() { resource.set_limit(unlimited); }
+  DeviceResource resource;
+};
+
+TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
+  const Stream stream;
+  const DeviceResource resource{device()};
+  EXPECT_EQ(resource.limit(), unlimited);
+  const std::size_t used = resource.statistics().in_use;
+  const Limit limit{resource, used + size};
+  EXPECT_EQ(resource.limit(), used + size);
+  {
+    const Buffer exact{size, stream};
+    try {
+      const Buffer more{1, stream};
+      FAIL() << "the limit was exceeded";
+    } catch (const std::bad_alloc& refused) {
+      EXPECT_NE(std::string{dynamic_cast<const Error&>(refused).what()}.find("set_limit"), std::string::npos);
+    }
+    EXPECT_EQ(code_of([&] { return resource.allocate(stream, 1); }), errc::out_of_memory);
+    EXPECT_EQ(resource.statistics().in_use, used + size);
+    resource.set_limit(0);
+    fill_bytes(stream, const_cast<unsigned char*>(exact.data()), 1, size);  // what is in use stays
+    resource.set_limit(used + size);
+  }
+  EXPECT_EQ(code_of([&] { const Buffer again{size, stream}; }), nothing_thrown);
+  EXPECT_EQ(code_of([&] { const Buffer most{unlimited, stream}; }), errc::out_of_memory);
+  stream.synchronize();
+}
+
+TEST_F(MemoryControl, ThreadsTogetherStayWithinTheLimit) {
+  const DeviceResource resource{device()};
+  const std::size_t used = resource.statistics().in_use;
+  const Limit limit{resource, used + 4 * size};
+  std::atomic<int> fit{0};
+  std::latch all{8};
+  on_threads(8, [&](int) {
+    const Stream stream;
+    std::optional<Buffer> buffer;
+    if (code_of([&] { buffer.emplace(size, stream); }) == nothing_thrown) ++fit;
+    all.arrive_and_wait();
+  });
+  EXPECT_EQ(fit, 4);
+  EXPECT_EQ(resource.statistics().in_use, used);
+}
+
+TEST_F(MemoryControl, PeaksCanBeReset) {
+  const Stream stream;
+  const DeviceResource resource{device()};
+  { const Buffer buffer{size, stream}; }
+  resource.reset_peak();
+  EXPECT_EQ(resource.statistics().peak, resource.statistics().in_use);
+  { const Buffer buffer{100, stream}; }
+  EXPECT_EQ(resource.statistics().peak, resource.statistics().in_use + 100);
+  { const PinnedBuffer<char> buffer{size}; }
+  PinnedPool::reset_peak();
+  const std::size_t in_use = PinnedPool::statistics().in_use;
+  EXPECT_EQ(PinnedPool::statistics().peak, in_use);
+  { const PinnedBuffer<char> buffer{4096}; }
+  EXPECT_EQ(PinnedPool::statistics().peak, in_use + 4096);
+  EXPECT_EQ(code_of([] { DeviceResource{Device{1000}}.reset_peak(); }), errc::invalid_device);
+}
+
+TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
+  const Stream stream;
+  const DeviceResource resource{device()};
+  const Buffer buffer{size, stream};
+  if (!device().has_memory_pools()) {
+    EXPECT_EQ(code_of([&] { return resource.reserved(); }), errc::not_supported);
+    return;
+  }
+  EXPECT_GE(resource.reserved(), size);
+}
+
+TEST_F(MemoryControl, LimitsAndPeaksOfNoDeviceAreRefused) {
+  const DeviceResource nowhere{Device{1000}};
+  EXPECT_EQ(code_of([&] { nowhere.set_limit(1); }), errc::invalid_device);
+  EXPECT_EQ(code_of([&] { return nowhere.limit(); }), errc::invalid_device);
+  EXPECT_EQ(code_of([&] { return nowhere.reserved(); }), errc::invalid_device);
+}
+
+/// Managed memory, or nothing if the device has none.
+[[nodiscard]] std::optional<ManagedBuffer<int>> managed(std::size_t count) {
+  std::optional<ManagedBuffer<int>> made;
+  if (const std::error_code code = code_of([&] { made.emplace(count); })) {
+    EXPECT_EQ(code, errc::not_supported);
+  }
+  return made;
+}
+
+TEST_F(MemoryControl, PrefetchAndAdviceKeepTheBytes) {
+  const Stream stream;
+  auto memory = managed(5000);
+  if (!memory) GTEST_SKIP() << "the device has no managed memory";
+  std::iota(memory->begin(), memory->end(), 0);
+  const ManagedBuffer<int>& all = *memory;
+  for (const MemoryAdvice advice : {MemoryAdvice::mostly_read, MemoryAdvice::not_mostly_read, MemoryAdvice::preferred_place,
+                                    MemoryAdvice::no_preferred_place, MemoryAdvice::accessed_by_place, MemoryAdvice::not_accessed_by_place})
+    advise(all, advice, device());
+  advise(all, MemoryAdvice::preferred_place, MemoryPlace::host());
+  prefetch(stream, all, device());
+  std::vector<int> result(5000);
+  copy(stream, result, all);
+  prefetch(stream, std::span{all.data(), 10}, MemoryPlace::host());
+  prefetch_bytes(stream, nullptr, 0, MemoryPlace::host());
+  stream.synchronize();
+  EXPECT_TRUE(std::equal(all.begin(), all.end(), result.begin()));
+}
+
+TEST_F(MemoryControl, PrefetchAndAdviceRefuseOtherMemoryAndPlaces) {
+  const Stream stream;
+  const Buffer buffer{16, stream};
+  std::vector<int> pageable(16);
+  EXPECT_EQ(code_of([&] { prefetch(stream, buffer, device()); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, device()); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, device()); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { prefetch_bytes(stream, nullptr, 1, device()); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, Device{1000}); }), errc::invalid_device);
+  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, Device{-1}); }), errc::invalid_device) << "not the host by accident";
+  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, Device{1000}); }), errc::invalid_device);
+  Stream moved;
+  const Stream taken{std::move(moved)};
+  EXPECT_EQ(code_of([&] { prefetch_bytes(moved, nullptr, 0, device()); }), errc::invalid_handle);
+}
+
+TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
+  const Stream stream;
+  auto memory = managed(16);
+  if (!memory) GTEST_SKIP() << "the device has no managed memory";
+  const Graph graph = capture(stream, [&] {
+    stream.launch_host_func([] {});
+    EXPECT_EQ(code_of([&] { prefetch(stream, *memory, device()); }), errc::capture);
+    EXPECT_EQ(code_of([&] { advise(*memory, MemoryAdvice::mostly_read, device()); }), nothing_thrown);
+    stream.launch_host_func([] {});
+  });
+  EXPECT_EQ(graph.node_count(), 2U);
+}
+
+/// A box in a larger array of bytes, on the host.
+struct Box {
+  Pitches pitches;
+  std::size_t begin;
+  [[nodiscard]] std::size_t at(std::size_t x, std::size_t y, std::size_t z) const {
+    return begin + z * pitches.slice + y * pitches.row + x;
+  }
+};
+
+/// Copies `extent` from a box of pageable memory to the device and back to another box; all bytes around it must stay.
+void expect_box(const Box& from, const Box& on_device, const Box& to, const Extent& extent) {
+  const Stream stream;
+  const std::vector<unsigned char> source = pattern(60'000, 3);
+  std::vector<unsigned char> result(60'000, 7), expected = result;
+  DeviceBuffer<unsigned char> between(60'000, stream);
+  copy_3d(stream, between.data() + on_device.begin, on_device.pitches, source.data() + from.begin, from.pitches, extent);
+  copy_3d(stream, result.data() + to.begin, to.pitches, between.data() + on_device.begin, on_device.pitches, extent);
+  stream.synchronize();
+  for (std::size_t z = 0; z < extent.depth; ++z)
+    for (std::size_t y = 0; y < extent.height; ++y)
+      for (std::size_t x = 0; x < extent.width; ++x) expected[to.at(x, y, z)] = source[from.at(x, y, z)];
+  EXPECT_TRUE(result == expected) << extent.width << " x " << extent.height << " x " << extent.depth;
+}
+
+TEST_F(MemoryControl, BoxesArriveWhateverTheirPitches) {
+  const Box loose{{40, 1000}, 5}, tight{{13, 13 * 11}, 0}, wide{{64, 64 * 11}, 9};
+  for (const Extent& extent :
+       {Extent{13, 11, 7}, Extent{13, 3, 20}, Extent{13, 11, 1}, Extent{13, 1, 9}, Extent{1, 1, 1}, Extent{13, 2, 3}}) {
+    expect_box(loose, tight, wide, extent);
+    expect_box(tight, tight, tight, extent);
+    expect_box(wide, loose, tight, extent);
+    expect_box(wide, wide, loose, extent);
+  }
+}
+
+TEST_F(MemoryControl, BoxesThatCannotBeAreRefused) {
+  const Stream stream;
+  std::vector<unsigned char> a(1000), b(1000);
+  const auto with = [&](void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent) {
+    return code_of([&] { return copy_3d(stream, to, to_pitches, from, from_pitches, extent); });
+  };
+  const Pitches good{10, 100};
+  const Extent extent{10, 4, 3};
+  EXPECT_EQ(with(a.data(), good, b.data(), good, extent), nothing_thrown);
+  EXPECT_EQ(with(a.data(), {9, 100}, b.data(), good, extent), errc::invalid_argument);
+  EXPECT_EQ(with(a.data(), good, b.data(), {10, 39}, extent), errc::invalid_argument);
+  EXPECT_EQ(with(nullptr, good, b.data(), good, extent), errc::invalid_argument);
+  EXPECT_EQ(with(a.data(), good, b.data(), {10, unlimited / 2}, extent), errc::invalid_argument);
+  EXPECT_EQ(with(a.data(), good, a.data() + 5, good, extent), errc::invalid_argument) << "they overlap in part";
+  EXPECT_EQ(with(a.data(), good, a.data() + 40, good, extent), nothing_thrown) << "the slices lie between each other";
+  EXPECT_EQ(copy_3d(stream, a.data(), good, a.data(), good, extent), CopyResult::nothing);
+  EXPECT_EQ(copy_3d(stream, nullptr, {}, nullptr, {}, {0, 4, 3}), CopyResult::nothing);
+  EXPECT_EQ(copy_3d(stream, nullptr, {}, nullptr, {}, {4, 4, 0}), CopyResult::nothing);
+  stream.synchronize();
+}
+
+TEST_F(MemoryControl, PitchedFormsTakeTheCurrentStreamAndAPolicy) {
+  const Stream stream;
+  const StreamGuard with{stream};
+  DeviceBuffer<unsigned char> memory(600);
+  std::vector<unsigned char> source = pattern(600), result(600);
+  Gate gate;
+  gate.close_on(stream);
+  fill_bytes(memory.data(), 1, 600);
+  fill_2d(memory.data(), 20, 2, 10, 30);
+  gate.open();
+  copy_bytes(result.data(), memory.data(), 600, Pageable::stage);
+  stream.synchronize();
+  EXPECT_EQ(result[9], 2);
+  EXPECT_EQ(result[10], 1);
+  copy_2d(memory.data(), 20, source.data(), 20, 10, 30, Pageable::stage);
+  copy_3d(result.data(), {20, 200}, memory.data(), {20, 200}, {10, 10, 3}, Pageable::block);
+  EXPECT_EQ(code_of([&] { return copy_2d(memory.data(), 20, source.data(), 20, 10, 30, Pageable::refuse); }), errc::not_permitted);
+  EXPECT_EQ(code_of([&] {
+              return copy_3d(memory.data(), {20, 200}, source.data(), {20, 200}, {10, 10, 3}, Pageable::refuse);
+            }),
+            errc::not_permitted);
+  stream.synchronize();
+  EXPECT_TRUE(std::equal(source.begin() + 580, source.begin() + 590, result.begin() + 580));
+}
+
+TEST_F(MemoryControlTwo, EachDeviceHasItsOwnLimit) {
+  const Limit limit{DeviceResource{first}, 0};
+  const Stream one{first}, two{second};
+  EXPECT_EQ(code_of([&] { const Buffer buffer{1, one}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { const Buffer buffer{1, two}; }), nothing_thrown);
+}
+
+}  // namespace

@@ -21,6 +21,7 @@
 /// | write functions that take no stream argument | current.hpp |
 /// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory |
 /// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
+/// | limit, count and log what is allocated | resource_adaptors.hpp, which is not in this header |
 /// | process data larger than the device | overlap.hpp |
 /// | record work once and launch it many times | graph.hpp |
 /// | be told of completion without waiting | completion.hpp; coroutine.hpp is not in this header |

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Resources that allocate in stream order, of any library: adaptors that limit, count and log what they allocate, and a form of runnel's
+/// own resource that takes other libraries' streams. This header is not part of runnel.hpp.
+#pragma once
+
+#include <runnel/device_resource.hpp>
+#include <runnel/error.hpp>
+#include <runnel/native.hpp>
+#include <runnel/stream.hpp>
+
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace detail {
+template <class R, class S>
+concept AllocatesOn = requires(R& resource, S stream, void* pointer, std::size_t size) {
+  { resource.allocate(stream, size, size) } -> std::convertible_to<void*>;
+  resource.deallocate(stream, pointer, size, size);
+};
+}  // namespace detail
+
+/// A resource with `allocate(stream, bytes, alignment)` and `deallocate(stream, pointer, bytes, alignment)`, which take a StreamRef or the
+/// native stream, as CCCL's and RMM's take it.
+template <class R>
+concept StreamOrderedResource = detail::AllocatesOn<R, StreamRef> || detail::AllocatesOn<R, native::stream>;
+
+/// Allocates from any such resource. @throws what the resource throws
+template <StreamOrderedResource R>
+[[nodiscard]] void* allocate_from(R& resource, StreamRef stream, std::size_t bytes, std::size_t alignment) {
+  if constexpr (detail::AllocatesOn<R, StreamRef>)
+    return resource.allocate(stream, bytes, alignment);
+  else
+    return resource.allocate(stream.native(), bytes, alignment);
+}
+/// Gives the block back. @throws what the resource throws
+template <StreamOrderedResource R>
+void deallocate_to(R& resource, StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+  if constexpr (detail::AllocatesOn<R, StreamRef>)
+    resource.deallocate(stream, pointer, bytes, alignment);
+  else
+    resource.deallocate(stream.native(), pointer, bytes, alignment);
+}
+
+/// Never lets more than `limit` bytes be allocated at a time. Copies share the limit and the bytes in use.
+template <StreamOrderedResource R>
+class LimitResource {
+ public:
+  /// Keeps a copy of `upstream`, which does the work.
+  LimitResource(R upstream, std::size_t limit) : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>(limit)} {}
+
+  /// @throws errc::out_of_memory beyond the limit, and what the upstream resource throws
+  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+    std::size_t used = shared_->in_use.load(std::memory_order_relaxed);
+    do {
+      if (bytes > shared_->limit - used)
+        detail::throw_error(errc::out_of_memory, "allocate from a resource", "the limit of a LimitResource leaves no room for it");
+    } while (!shared_->in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+    try {
+      return allocate_from(upstream_, stream, bytes, alignment);
+    } catch (...) {
+      shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
+      throw;
+    }
+  }
+  /// Gives a block back. If the upstream resource throws, its bytes stay in use.
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+    deallocate_to(upstream_, stream, pointer, bytes, alignment);
+    shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  /// The limit in bytes.
+  [[nodiscard]] std::size_t limit() const noexcept { return shared_->limit; }
+  /// Bytes allocated at this moment.
+  [[nodiscard]] std::size_t in_use() const noexcept { return shared_->in_use.load(std::memory_order_relaxed); }
+  friend bool operator==(const LimitResource& a, const LimitResource& b) noexcept { return a.shared_ == b.shared_; }
+
+ private:
+  struct Shared {
+    explicit Shared(std::size_t bytes) noexcept : limit{bytes} {}
+    const std::size_t limit;
+    std::atomic<std::size_t> in_use{0};
+  };
+  R upstream_;
+  std::shared_ptr<Shared> shared_;
+};
+
+/// Counts what is allocated through it. Copies share the counts.
+template <StreamOrderedResource R>
+class StatisticsResource {
+ public:
+  /// Keeps a copy of `upstream`, which does the work.
+  explicit StatisticsResource(R upstream) : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>()} {}
+
+  /// @throws what the upstream resource throws, and nothing is counted
+  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+    void* const pointer = allocate_from(upstream_, stream, bytes, alignment);
+    if (pointer == nullptr) return pointer;
+    shared_->blocks.fetch_add(1, std::memory_order_relaxed);
+    const std::size_t now = shared_->in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    std::size_t peak = shared_->peak.load(std::memory_order_relaxed);
+    while (now > peak && !shared_->peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    }
+    return pointer;
+  }
+  /// Gives a block back. @throws what the upstream resource throws, and nothing is counted
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+    deallocate_to(upstream_, stream, pointer, bytes, alignment);
+    if (pointer == nullptr) return;
+    shared_->blocks.fetch_sub(1, std::memory_order_relaxed);
+    shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  /// What is allocated through this resource and its copies.
+  [[nodiscard]] DeviceStatistics statistics() const noexcept {
+    return {.in_use = shared_->in_use.load(std::memory_order_relaxed),
+            .peak = shared_->peak.load(std::memory_order_relaxed),
+            .blocks = shared_->blocks.load(std::memory_order_relaxed)};
+  }
+  /// Makes the bytes in use now the peak.
+  void reset_peak() noexcept { shared_->peak.store(shared_->in_use.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+  friend bool operator==(const StatisticsResource& a, const StatisticsResource& b) noexcept { return a.shared_ == b.shared_; }
+
+ private:
+  struct Shared {
+    std::atomic<std::size_t> in_use{0};
+    std::atomic<std::size_t> peak{0};
+    std::atomic<std::size_t> blocks{0};
+  };
+  R upstream_;
+  std::shared_ptr<Shared> shared_;
+};
+
+/// What a LoggingResource tells.
+struct ResourceCall {
+  /// What was called.
+  enum class Kind {
+    allocate,         ///< the block was allocated
+    failed_allocate,  ///< the upstream resource has thrown; `pointer` is null
+    deallocate,       ///< the block is about to be given back
+  };
+  Kind kind;              ///< what was called
+  std::uint64_t stream;   ///< StreamRef::id()
+  void* pointer;          ///< the block
+  std::size_t bytes;      ///< of the block
+  std::size_t alignment;  ///< of the block
+};
+
+/// Calls `log(const ResourceCall&)` for each call. Several threads may call it at a time. What it throws reaches the caller; a block whose
+/// allocation cannot be logged is given back first.
+template <StreamOrderedResource R, std::invocable<const ResourceCall&> Log>
+class LoggingResource {
+ public:
+  /// Keeps copies of both.
+  LoggingResource(R upstream, Log log) : upstream_{std::move(upstream)}, log_{std::move(log)} {}
+
+  /// @throws what the upstream resource and the log throw
+  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+    void* pointer = nullptr;
+    try {
+      pointer = allocate_from(upstream_, stream, bytes, alignment);
+    } catch (...) {
+      log_(ResourceCall{ResourceCall::Kind::failed_allocate, stream.id(), nullptr, bytes, alignment});
+      throw;
+    }
+    try {
+      log_(ResourceCall{ResourceCall::Kind::allocate, stream.id(), pointer, bytes, alignment});
+    } catch (...) {
+      deallocate_to(upstream_, stream, pointer, bytes, alignment);
+      throw;
+    }
+    return pointer;
+  }
+  /// Gives a block back. @throws what the upstream resource and the log throw
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+    log_(ResourceCall{ResourceCall::Kind::deallocate, stream.id(), pointer, bytes, alignment});
+    deallocate_to(upstream_, stream, pointer, bytes, alignment);
+  }
+
+ private:
+  R upstream_;
+  Log log_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI

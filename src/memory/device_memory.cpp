@@ -209,14 +209,6 @@ struct DeferredFree {
   return block;
 }
 
-[[nodiscard]] HookEvent about_allocation(const Slot& slot, std::size_t bytes) {
-  const ScopedDevice on{slot.device, operation};
-  HookEvent event = about(slot, HookKind::allocation, operation);
-  event.bytes = bytes;
-  event.to_kind = MemoryKind::device;
-  return event;
-}
-
 /// The same within the device's limit, and counted.
 [[nodiscard]] void* allocate_reserved(native::stream stream, int device, std::size_t bytes) {
   reserve(device, bytes);
@@ -228,6 +220,14 @@ struct DeferredFree {
     cancel_reservation(device, bytes);
     throw;
   }
+}
+
+[[nodiscard]] HookEvent about_allocation(const Slot& slot, std::size_t bytes) {
+  const ScopedDevice on{slot.device, operation};
+  HookEvent event = about(slot, HookKind::allocation, operation);
+  event.bytes = bytes;
+  event.to_kind = MemoryKind::device;
+  return event;
 }
 
 /// Memory that is allocated in a capture is used when the graph runs, which the checker does not see.

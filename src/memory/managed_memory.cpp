@@ -10,6 +10,7 @@
 #include "device/device_call.hpp"
 #include "memory/memory_facts.hpp"
 #include "stream/capture.hpp"
+#include "stream/observed.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_device.hpp"
 

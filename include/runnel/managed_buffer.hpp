@@ -2,6 +2,7 @@
 /// Managed memory: host and device use the same pointer, and the runtime moves the pages on demand.
 #pragma once
 
+#include <runnel/detail/memory_advice.hpp>
 #include <runnel/memory.hpp>
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 /// complete. "The current device" is the calling thread's, as the runtime knows it.
 #pragma once
 
+#include <runnel/detail/memory_advice.hpp>
 #include <runnel/error.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/native.hpp>

@@ -30,6 +30,13 @@ struct WaitingFrees {
 };
 WaitingFrees& waiting() { return immortal<WaitingFrees>(); }
 
+/// Requires: no stream uses the memory. The plain free would wait for the device.
+void free_now(void* pointer, int device) noexcept {
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  const native::stream own = has_memory_pools(device) ? take_own_stream(device) : nullptr;
+  succeeded_or_note_capture(own != nullptr ? backend::free_async(pointer, own) : backend::free_device(pointer));
+}
+
 /// Removes the frees of which `progress(free)` says that they wait no more, and frees the memory unless it is lost.
 template <class F>
 void run_if(F progress) noexcept {
@@ -47,11 +54,8 @@ void run_if(F progress) noexcept {
       count_down(frees_waiting);
     }
   }
-  for (const WaitingFree& each : complete) {
-    if (each.pointer == nullptr) continue;
-    const ScopedDevice on{each.device, ScopedDevice::no_throw};
-    succeeded_or_note_capture(backend::free_device(each.pointer));
-  }
+  for (const WaitingFree& each : complete)
+    if (each.pointer != nullptr) free_now(each.pointer, each.device);
 }
 
 }  // namespace

@@ -195,6 +195,9 @@ void Checker::absorbed(const char* what, const StandinView& now) {
                                    "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};
   const bool is_drop =
       during == "update" && std::any_of(std::begin(drops), std::end(drops), [&](const char* each) { return ends_with(call, each); });
+  // AMD's launches are marked by an event. Without it, the next launch waits for more, or for the device.
+  const bool is_mark = during.find("launch") == 0 &&
+                       (ends_with(call, "EventCreateWithFlags") || ends_with(call, "EventRecord") || ends_with(call, "StreamWaitEvent"));
   // AMD's captures are prepared for their end (backends/hip/captures.hpp), which is tried again.
   constexpr const char* ends[] = {"GraphGetNodes", "GraphNodeGetDependentNodes"};
   const bool is_end = (during == "capture" || during == "update") &&
@@ -204,7 +207,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool watches = watches_ && ends_with(call, "EventQuery");
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
-  const bool harmless = watches || asks_first || is_drop || is_end || is_first_use || waits_again || is_look ||
+  const bool harmless = watches || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again || is_look ||
                         is_full                               // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")       // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")     // likewise

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -37,6 +36,13 @@ enum class HookKind : unsigned char {
 /// call, with the same number. All else is told of once it has happened, as `after`.
 enum class HookPhase : unsigned char { before, after };
 
+/// A place in the source. (`std::source_location` is missing for clang 14.)
+struct SourcePlace {
+  const char* file = "";      ///< as the compiler was given it
+  const char* function = "";  ///< its name
+  unsigned line = 0;          ///< 0: no place
+};
+
 /// What happened. Its texts are valid while the hook runs; those of `operation` for ever, except for ranges.
 struct HookEvent {
   HookKind kind{};                        ///< what it is
@@ -56,7 +62,7 @@ struct HookEvent {
   std::size_t bytes = 0;                  ///< 0: none, or not known
   std::optional<MemoryKind> to_kind{};    ///< where the caller or the type of the memory says it
   std::optional<MemoryKind> from_kind{};  ///< likewise
-  std::source_location where{};           ///< of the innermost HookLocation of the thread; line 0: there is none
+  SourcePlace where{};                    ///< of the innermost HookLocation of the thread; line 0: there is none
 };
 
 /// The hook is called on the thread that makes the call (by several threads at once), and for `host_function_run` on the runtime's thread.
@@ -72,14 +78,15 @@ Hook set_hook(Hook hook) noexcept;
 class [[nodiscard]] HookLocation {
  public:
   /// Requires: guards of one thread end in the reverse order.
-  [[nodiscard]] explicit HookLocation(std::source_location here = std::source_location::current()) noexcept;
+  [[nodiscard]] explicit HookLocation(const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION(),
+                                      unsigned line = __builtin_LINE()) noexcept;
   HookLocation(const HookLocation&) = delete;
   HookLocation& operator=(const HookLocation&) = delete;
   ~HookLocation();
 
  private:
-  std::source_location here_;
-  const std::source_location* outer_;
+  SourcePlace here_;
+  const SourcePlace* outer_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -20,7 +20,7 @@ constinit sync::Atomic<Hook> trace_hook{nullptr};
 constinit sync::Atomic<std::uint64_t> last_number{0};
 
 thread_local constinit int depth = 0;  // of operations that are told of
-thread_local constinit const std::source_location* location = nullptr;
+thread_local constinit const SourcePlace* location = nullptr;
 
 }  // namespace
 
@@ -113,7 +113,8 @@ const char* to_string(HookKind kind) noexcept {
   return "range";
 }
 
-HookLocation::HookLocation(std::source_location here) noexcept : here_{here}, outer_{std::exchange(detail::location, &here_)} {}
+HookLocation::HookLocation(const char* file, const char* function, unsigned line) noexcept
+    : here_{file, function, line}, outer_{std::exchange(detail::location, &here_)} {}
 HookLocation::~HookLocation() { detail::location = outer_; }
 
 }  // namespace runnel::inline RUNNEL_ABI

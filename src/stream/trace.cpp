@@ -39,7 +39,7 @@ struct Interval {
 struct Recording {
   sync::Mutex mutex;  // no runtime call is made while it is held, since one may run a host function on this thread
   TraceContents contents;
-  std::unordered_map<std::uint64_t, Interval> open;  // by number
+  std::unordered_map<std::uint64_t, Interval> open;  // by key_of()
   std::vector<Interval> pending;
   std::size_t until_look = 256;  // so many pending intervals
   std::set<std::string> names;   // of ranges
@@ -88,12 +88,17 @@ void add(Recording& r, const TraceSlice& slice) {
           .bytes = event.bytes};
 }
 
+/// A host function may run, with its own number, before the call that has enqueued it returns.
+[[nodiscard]] std::uint64_t key_of(const HookEvent& event) noexcept {
+  return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
+}
+
 void begin_operation(Recording& r, const HookEvent& event, double now, const TracePoint& point) {
-  if (r.open.size() < most_slices) r.open[event.number] = {slice_of(r, event, now), point, {}};
+  if (r.open.size() < most_slices) r.open[key_of(event)] = {slice_of(r, event, now), point, {}};
 }
 
 void end_operation(Recording& r, const HookEvent& event, double now, const TracePoint& point) {
-  const auto found = r.open.find(event.number);
+  const auto found = r.open.find(key_of(event));
   if (found == r.open.end()) return;  // it began before the trace did
   Interval interval = std::move(found->second);
   r.open.erase(found);
@@ -155,7 +160,7 @@ void collect(const HookEvent& event) noexcept try {
     if (event.stream != 0 && event.device >= 0) name_row(r, {event.device, event.stream}, event.stream_name);
     if (is_before)
       begin_operation(r, event, now, point);
-    else if (is_of_stream || r.open.contains(event.number))
+    else if (is_of_stream || r.open.contains(key_of(event)))
       end_operation(r, event, now, point);
     else
       add(r, slice_of(r, event, now));

@@ -8,6 +8,7 @@
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
+#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/waiting_frees.hpp"
@@ -171,7 +172,7 @@ void free_now(const FreeRequest& request) noexcept {
   // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
   if (!has_captured_user(request)) {
     if ((if_captures_met() || has_unreachable_user(request)) && free_later(request)) return;
-    if (!if_captures_met()) free_after_wait(request);
+    if (!are_captures_open(request.device)) free_after_wait(request);
   }
   end_use(request.own);
   end_uses(request);

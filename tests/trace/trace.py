@@ -68,7 +68,8 @@ with tempfile.TemporaryDirectory(prefix='runnel-trace-') as folder:
     expect(os.listdir(folder) == ['a.json'], 'without the variable nothing is written')
 
     file = os.path.join(folder, 'fork.json')
-    silent(run(PROGRAM, 'fork', file, RUNNEL_TRACE=file))
+    # LeakSanitizer looks for the parent's threads in the child, where they are not, and says so.
+    silent(run(PROGRAM, 'fork', file, RUNNEL_TRACE=file, ASAN_OPTIONS=os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'))
     check_work(load(file))
 
     file = os.path.join(folder, 'write.json')

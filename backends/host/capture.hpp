@@ -93,7 +93,7 @@ void leave_capture(native::host_stream& stream) noexcept;
 
 // These return nothing if the stream takes no part in a capture any more.
 [[nodiscard]] std::optional<backend::status> capture_node(native::host_stream& stream, native::host_graph_node node);
-/// The same for a node that allocates: `block` is the graph's from then on. @throws std::bad_alloc, and then it is not
+/// The same for a node that allocates. Afterwards `block` belongs to the graph. @throws std::bad_alloc; `block` is the caller's then
 [[nodiscard]] std::optional<backend::status> capture_allocation(native::host_stream& stream, void* block);
 /// Where the stream stands in its capture, if it takes part in one.
 [[nodiscard]] CapturedMark capture_mark(const native::host_stream& stream);

@@ -81,7 +81,7 @@ void submit_shared(native::host_stream& stream, const std::shared_ptr<const host
       token.happens_before();
     });
   } catch (const std::bad_alloc&) {
-    shared->complete(mark.shared_number);  // nobody must wait for a record that was not made
+    shared->complete(mark.shared_number);  // a wait for this record would never end
     throw;
   }
 }

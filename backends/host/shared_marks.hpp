@@ -16,7 +16,7 @@
 
 namespace runnel::inline RUNNEL_ABI::host {
 
-/// Numbers the records of all processes from 1, and keeps which are complete. Nobody announces a record that completes: waits poll.
+/// Numbers the records of all processes from 1, and keeps which are complete. A record that completes wakes no thread: whoever waits polls.
 class SharedMarks {
  public:
   /// @throws std::bad_alloc

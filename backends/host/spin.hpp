@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Waits for something that nobody announces.
+/// Waits by polling, for what wakes no thread.
 #pragma once
 
 #include "base/relax.hpp"

@@ -64,13 +64,8 @@ bool populate_pages(Range range, PageUse use) noexcept {
   const std::uintptr_t first = address_of(range.begin) / page * page;
   const std::uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
   if (mapping_of(range, use) == Mapping::refused) return false;
-  constexpr int populate_read = 22, populate_write = 23;  // MADV_POPULATE_READ and _WRITE: Linux 5.14
-  const int advice = use == PageUse::read ? populate_read : populate_write;
-  for (;;) {
-    if (madvise(reinterpret_cast<void*>(first), end - first, advice) == 0) return true;
-    if (errno == EINTR || errno == EAGAIN) continue;
-    return errno == EINVAL;  // memory of a device, or an older system, which cannot populate pages: assume that they are usable
-  }
+  const int error = populate(first, end, use);
+  return error == 0 || error == EINVAL;  // where pages cannot be populated, assume that they are usable
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -3,13 +3,13 @@
 /// file, or one without the right to, would end the process.
 #pragma once
 
+#include "base/populate.hpp"
 #include "copy/transfer.hpp"
 
 #include <runnel/config.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-enum class PageUse { read, write };
 /// What a copy does to the host's pages.
 [[nodiscard]] inline PageUse page_use(Direction direction) noexcept {
   return direction == Direction::to_device ? PageUse::read : PageUse::write;

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/immortal.hpp"
+#include "base/populate.hpp"
 #include "base/sync.hpp"
 
 #include <sys/mman.h>
@@ -36,7 +37,7 @@ MadeBlocks& made_blocks() { return immortal<MadeBlocks>(); }
 
 [[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
 
-/// The first number in a file of the system, behind `label` if there is one; `otherwise` if there is none.
+/// The first number in a file of the system that is read by the format of scanf; `otherwise` if there is none.
 [[nodiscard]] std::size_t number_in(const char* path, const char* format, std::size_t otherwise) noexcept {
   std::FILE* const file = std::fopen(path, "re");
   if (file == nullptr) return otherwise;
@@ -75,17 +76,9 @@ void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
   for (std::thread& each : threads) each.join();
 }
 
-#ifdef MADV_POPULATE_WRITE
-constexpr int populate_write = MADV_POPULATE_WRITE;
-#else
-constexpr int populate_write = 23;
-#endif
+void populate_part(std::uintptr_t begin, std::uintptr_t end) noexcept { static_cast<void>(populate(begin, end, PageUse::write)); }
 
-void populate(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, populate_write));
-}
-
-/// For new pages: several times faster than populate(), under which threads wait for each other.
+/// For new pages: several times faster than populate_part(), in which threads wait for each other.
 void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
   for (std::uintptr_t at = begin; at < end; at += page) *reinterpret_cast<volatile unsigned char*>(at) = 0;
 }
@@ -101,31 +94,26 @@ void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
   return reinterpret_cast<void*>(begin);
 }
 
+/// False if there is no memory to note the block.
+[[nodiscard]] bool note_made(void* memory, std::size_t bytes) noexcept try {
+  const std::lock_guard lock{made_blocks().lock};
+  made_blocks().all.emplace(memory, bytes);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
 /// Null if that cannot be done: the runtime's own allocation is next then.
-[[nodiscard]] void* make(std::size_t bytes) noexcept try {
+[[nodiscard]] void* make(std::size_t bytes) noexcept {
   if (bytes > available_memory() / 2) return nullptr;
-  MadeBlocks& blocks = made_blocks();
-  std::map<void*, std::size_t>::node_type entry;
-  {
-    std::map<void*, std::size_t> fresh;
-    fresh.emplace(nullptr, bytes);
-    entry = fresh.extract(fresh.begin());
-  }
   void* const memory = map_pages(bytes);
   if (memory == nullptr) return nullptr;
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
   in_parts(begin, begin + bytes, touch);
-  if (succeeded_or_forget(backend::register_host(memory, bytes))) {
-    entry.key() = memory;
-    const std::lock_guard lock{blocks.lock};
-    blocks.all.insert(std::move(entry));
-    return memory;
-  }
+  if (succeeded_or_forget(backend::register_host(memory, bytes)) && note_made(memory, bytes)) return memory;
   succeeded_or_forget(backend::unregister_host(memory));  // the call may have taken effect all the same
   munmap(memory, bytes);
-  return nullptr;
-} catch (const std::bad_alloc&) {
   return nullptr;
 }
 
@@ -152,7 +140,7 @@ backend::status free_pinned_pages(void* memory) noexcept {
 void populate_for_registration(void* memory, std::size_t bytes) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page * page;
   const std::uintptr_t end = round_up(reinterpret_cast<std::uintptr_t>(memory) + bytes, page);
-  if (end - begin >= made_from && backend::prefers_registered_pages()) in_parts(begin, end, populate);
+  if (end - begin >= made_from && backend::prefers_registered_pages()) in_parts(begin, end, populate_part);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

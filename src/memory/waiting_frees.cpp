@@ -31,7 +31,7 @@ struct WaitingFrees {
 WaitingFrees& waiting() { return immortal<WaitingFrees>(); }
 
 /// Requires: no stream uses the memory. The plain free would wait for the device.
-void free_now(void* pointer, int device) noexcept {
+void free_unused(void* pointer, int device) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const native::stream own = has_memory_pools(device) ? take_own_stream(device) : nullptr;
   succeeded_or_note_capture(own != nullptr ? backend::free_async(pointer, own) : backend::free_device(pointer));
@@ -55,7 +55,7 @@ void run_if(F progress) noexcept {
     }
   }
   for (const WaitingFree& each : complete)
-    if (each.pointer != nullptr) free_now(each.pointer, each.device);
+    if (each.pointer != nullptr) free_unused(each.pointer, each.device);
 }
 
 }  // namespace

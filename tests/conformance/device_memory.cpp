@@ -17,14 +17,6 @@ using DeviceMemoryTwo = TwoDevices;
 constexpr std::size_t size = std::size_t{1} << 20;
 using Buffer = DeviceBuffer<unsigned char>;
 
-/// Allocates and overwrites so much device memory that it would reuse a block that was freed too early.
-void churn(StreamRef stream) {
-  for (int i = 0; i < 8; ++i) {
-    Buffer other{size, stream};
-    fill_bytes(stream, other.data(), 0xEE, size);
-  }
-}
-
 TEST_F(DeviceMemory, IsFreedAfterTheOtherStreamAndBlocksNeither) {
   Stream owner, user;
   PinnedBuffer<unsigned char> result{size};
@@ -45,7 +37,7 @@ TEST_F(DeviceMemory, IsFreedAfterTheOtherStreamAndBlocksNeither) {
     EXPECT_TRUE(runs(owner));
     gate.open();
   }
-  churn(owner);
+  churn(owner, size);
   owner.synchronize();
   user.synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
@@ -62,7 +54,7 @@ TEST_F(DeviceMemory, TheOtherStreamMayBeDestroyedFirst) {
     copy(user, result, buffer);
     buffer.record_stream(user);
   }
-  churn(owner);
+  churn(owner, size);
   device().synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
@@ -139,7 +131,7 @@ TEST_F(DeviceMemory, TheOwnStreamMayBeDestroyedFirst) {
   }
   gate.open();
   device().synchronize();
-  churn(later);
+  churn(later, size);
   later.synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
@@ -185,7 +177,7 @@ TEST_F(DeviceMemory, CanBeFreedInAHostFunctionWithARecordedStream) {
   buffer->record_stream(user);
   runs.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
   runs.synchronize();
-  churn(owner);
+  churn(owner, size);
   owner.synchronize();
   user.synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
@@ -294,7 +286,7 @@ TEST_F(DeviceMemory, ResourceAllocatesAndFreesOnAnyOfTheDevicesStreams) {
   second.wait_stream(first);
   copy_bytes(second, result.data(), memory, size);
   resource.deallocate(second, memory, size);
-  churn(second);
+  churn(second, size);
   second.synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 6), static_cast<std::ptrdiff_t>(size));
   EXPECT_EQ(resource.allocate(first, 0), nullptr);
@@ -318,7 +310,7 @@ TEST_F(DeviceMemoryTwo, IsFreedAfterAnotherDevicesWork) {
     copy(user, result, buffer);
     buffer.record_stream(user);
   }
-  churn(owner);
+  churn(owner, size);
   owner.synchronize();
   user.synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));

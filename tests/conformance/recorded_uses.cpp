@@ -17,15 +17,6 @@ using RecordedUsesTwo = TwoDevices;
 constexpr std::size_t size = std::size_t{1} << 20;
 using Buffer = DeviceBuffer<unsigned char>;
 
-/// Overwrites memory that would be reused if a block was freed too early.
-void churn(StreamRef stream) {
-  for (int i = 0; i < 8; ++i) {
-    Buffer other{size, stream};
-    fill_bytes(stream, other.data(), 0xEE, size);
-  }
-  stream.synchronize();
-}
-
 /// `record(user, block)` records a use of the middle of the block, which `free(owner)` frees while the user's work waits.
 template <class Record, class Free>
 void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool pools, Record record, Free free) {
@@ -39,7 +30,8 @@ void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool poo
   record(block);
   free();
   EXPECT_TRUE(owner.synchronize_for(patience)) << "the free made the block's stream wait for the other stream";
-  churn(owner);
+  churn(owner, size);
+  owner.synchronize();
   gate.open();
   user.synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size / 2));
@@ -97,7 +89,8 @@ TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
     for (std::size_t at = 0; at < 100; ++at) record_stream(user, all.subspan(at * 1000));
   });
   buffer.reset();
-  churn(owner);
+  churn(owner, size);
+  owner.synchronize();
   gate.open();
   for (const Stream& user : users) user.synchronize();
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));

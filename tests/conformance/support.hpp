@@ -30,6 +30,14 @@ namespace conformance {
 /// The longest time that a test waits for anything. A test that waits longer fails.
 inline constexpr std::chrono::seconds patience{30};
 
+/// Allocates and overwrites so much device memory that it would reuse a block that was freed too early.
+inline void churn(runnel::StreamRef stream, std::size_t bytes) {
+  for (int i = 0; i < 8; ++i) {
+    runnel::DeviceBuffer<unsigned char> other{bytes, stream};
+    runnel::fill_bytes(stream, other.data(), 0xEE, bytes);
+  }
+}
+
 /// Blocks streams until the test opens it. It fails the test if a stream had to continue because `patience` was over.
 class Gate : public test_support::Gate {
  public:

@@ -49,13 +49,14 @@ void record_mark(const std::unique_ptr<OverlapPlace::Marks>& marks, TimedEvent O
 
 }  // namespace
 
-DeviceRun::DeviceRun(const OverlapPlan& plan, Device device, bool record_times, OverlapClock::time_point start)
+DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times, OverlapClock::time_point start)
     : plan_{plan},
-      device_{device},
+      index_{index},
+      device_{plan.devices[index]},
       policy_{default_pageable()},
       by_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
       places_(plan.places()) {
-  for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device));
+  for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device_));
   try {
     make_events(record_times);
     allocate();
@@ -96,7 +97,21 @@ void DeviceRun::allocate_on_device() {
       chunk.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes), stream);
     if (plan_.has_output()) chunk.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
     if (plan_.output.filtered) chunk.count.emplace(1, stream);
+    if (n == 0) start_first_copy();
   }
+}
+
+/// Enqueues the first copy of a run between ranges before the other buffers are allocated. If a pool has given its memory back, that takes
+/// about a millisecond. submit() does the rest of the chunk.
+void DeviceRun::start_first_copy() noexcept try {
+  OverlapPlace& here = places_[0];
+  const std::size_t first = index_ * plan_.chunk;
+  if (plan_.needs_host() || plan_.staged || here.marks != nullptr || first >= *plan_.items) return;
+  first_copy_started_ = true;
+  here.chunk.emplace(plan_.describe(index_, first, *plan_.items));
+  copy_in(here, buffers_[0], steps_of(0).in);
+} catch (...) {
+  first_copy_error_ = std::current_exception();
 }
 
 void DeviceRun::allocate_on_host() {
@@ -224,7 +239,10 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   if (before != nullptr && by_step_) step.in.wait_event(before->computed);
   if (before != nullptr && !by_step_ && steps_of(n - buffers_.size()).in != step.in) step.in.wait_event(before->returned);
   record_mark(here.marks, &Marks::arriving, step.in);
-  copy_in(here, buffers, step.in);
+  if (n != 0 || !first_copy_started_)
+    copy_in(here, buffers, step.in);
+  else if (first_copy_error_ != nullptr)
+    std::rethrow_exception(first_copy_error_);
   record_mark(here.marks, &Marks::arrived, step.in);
 
   if (by_step_) {

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -46,9 +47,10 @@ struct OverlapShortage {
 
 class DeviceRun {
  public:
-  /// Takes streams and allocates all memory. If the constructor throws, it has waited for its streams, so that the memory that this or an
-  /// earlier run freed in them is available. @throws OverlapShortage, or the errors of creating streams and events
-  DeviceRun(const OverlapPlan& plan, Device device, bool record_times, OverlapClock::time_point start);
+  /// Takes streams of the plan's device of this index, and allocates all memory. If the constructor throws, it has waited for its streams,
+  /// so that the memory that this or an earlier run freed in them is available. @throws OverlapShortage, or the errors of creating streams
+  /// and events
+  DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times, OverlapClock::time_point start);
   DeviceRun(const DeviceRun&) = delete;
   DeviceRun& operator=(const DeviceRun&) = delete;
   /// Waits until nothing is in flight, unless the device is lost.
@@ -88,6 +90,7 @@ class DeviceRun {
   void make_events(bool record_times);
   void allocate();
   void allocate_on_device();
+  void start_first_copy() noexcept;
   void allocate_on_host();
   void release() noexcept;
   void match_clocks(OverlapClock::time_point start);
@@ -100,6 +103,7 @@ class DeviceRun {
   void free_after_all_streams() noexcept;
 
   const OverlapPlan& plan_;
+  std::size_t index_;
   Device device_;
   Pageable policy_;              // the calling thread's
   bool by_step_;                 // true: one stream for each step; false: one for each chunk in flight
@@ -107,7 +111,9 @@ class DeviceRun {
   std::vector<ChunkBuffers> buffers_;
   std::vector<OverlapPlace> places_;
   TimedEvent zero_;
-  std::chrono::nanoseconds zero_at_{};  // the host's time of `zero_`, since the start of the run
+  std::chrono::nanoseconds zero_at_{};   // the host's time of `zero_`, since the start of the run
+  std::exception_ptr first_copy_error_;  // reported by submit()
+  bool first_copy_started_ = false;
   bool finished_ = false;
 };
 

@@ -80,7 +80,8 @@ class OverlapRun {
     return false;
   }
   [[nodiscard]] bool try_runs() try {
-    for (const Device device : plan_.devices) runs_.push_back(std::make_unique<DeviceRun>(plan_, device, options_.record_times, start_));
+    for (std::size_t i = 0; i < plan_.devices.size(); ++i)
+      runs_.push_back(std::make_unique<DeviceRun>(plan_, i, options_.record_times, start_));
     return true;
   } catch (const OverlapShortage& shortage) {
     for (const auto& run : runs_) run->free_buffers();
@@ -171,17 +172,9 @@ class OverlapRun {
         throw_error(errc::invalid_argument, overlap_operation, "the inputs do not have the same number of items");
       end = here_end;
     }
-    const std::size_t count = std::min(plan_.chunk, *end - first);
-    if (count == 0) return false;
+    if (*end == first) return false;
     if (plan_.has_source()) here.times.read = {reading, since_start()};
-    here.chunk.emplace(OverlapChunk{.index = chunk,
-                                    .first = first,
-                                    .count = count,
-                                    .before = before,
-                                    .after = std::min(plan_.halo, *end - first - count),
-                                    .buffer = here.times.buffer,
-                                    .device = run_of(chunk).device()});
-    next_item_ = first + count;
+    next_item_ = first + here.chunk.emplace(plan_.describe(chunk, first, *end)).count;
     place_output(here);
     return true;
   }

@@ -4,6 +4,7 @@
 
 #include <runnel/overlap.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -40,6 +41,17 @@ struct OverlapPlan {
   [[nodiscard]] std::size_t output_elements() const noexcept { return output_elements(chunk); }
   [[nodiscard]] std::size_t output_elements(std::size_t count) const noexcept {
     return output.per_chunk != 0 ? output.per_chunk : output.width * count;
+  }
+  /// The chunk of this index, whose items begin at `first`, of data that is known up to `end`. Requires: first <= end.
+  [[nodiscard]] OverlapChunk describe(std::size_t index, std::size_t first, std::size_t end) const noexcept {
+    const std::size_t count = std::min(chunk, end - first);
+    return {.index = index,
+            .first = first,
+            .count = count,
+            .before = std::min(halo, first),
+            .after = std::min(halo, end - first - count),
+            .buffer = index / devices.size() % buffers,
+            .device = devices[index % devices.size()]};
   }
 };
 

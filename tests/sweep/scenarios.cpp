@@ -950,6 +950,11 @@ void overlap_b(Checker& c) {
   c.keeps_streams(3);
   overlaps<PinnedBuffer<int>>(c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::copy_compute_copy, .record_times = true}, 301);
 }
+/// The first copy is enqueued while the buffers are allocated.
+void overlap_untimed(Checker& c) {
+  c.keeps_streams(2);
+  overlaps<PinnedBuffer<int>>(c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk}, 301);
+}
 
 /// From a source through a filter to a sink. The function throws at a chunk in the middle, while other chunks are in flight.
 void overlap_streamed(Checker& c) {
@@ -1051,6 +1056,7 @@ constexpr Scenario scenarios[] = {
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},
     {"overlap_a", overlap_a},
     {"overlap_b", overlap_b},
+    {"overlap_untimed", overlap_untimed},
     {"overlap_streamed", overlap_streamed},
 };
 

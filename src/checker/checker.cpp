@@ -241,6 +241,9 @@ void uses_memory(const StreamInfo& stream, const char* operation, std::span<cons
   });
 }
 
+void submits_work(const StreamInfo& stream) noexcept {
+  change_state([&](State& s) { s.order.begin(s.order.number_of(stream)); });
+}
 void records_event(const StreamInfo& stream, native::event event) noexcept {
   change_state([&](State& s) { s.order.record(event, s.order.number_of(stream)); });
 }

@@ -35,6 +35,8 @@ struct Side {
 /// The stream's next operation uses memory. `operation` must be a literal, as in "copy".
 void uses_memory(const StreamInfo& stream, const char* operation, std::span<const Side> sides) noexcept;
 
+/// The stream's next operation uses no memory that the checker knows of, but takes part in the order of default and blocking streams.
+void submits_work(const StreamInfo& stream) noexcept;
 void records_event(const StreamInfo& stream, native::event event) noexcept;
 /// Other code may have recorded the event.
 void adopts_event(native::event event) noexcept;

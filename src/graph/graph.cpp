@@ -307,6 +307,7 @@ void Graph::launch(StreamRef stream) const {
     throw_status(s, launching);
   }
   state.is_unordered = !backend::orders_graph_launches();
+  tell_work(call.slot());
   if (is_marked) mark_launch(state, call);
 }
 

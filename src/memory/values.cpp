@@ -58,6 +58,7 @@ void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) c
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {
   const detail::StreamCall call{*this, "make a stream write a value"};
   call.check(backend::stream_write_value(call.handle(), detail::location_on_device(call, location), value));
+  detail::tell_work(call.slot());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

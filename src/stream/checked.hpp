@@ -31,6 +31,10 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return is_checking() && capture_state(slot.handle) == CaptureState::none;
 }
 
+inline void tell_work(const Slot& slot) noexcept {
+  if (is_checked(slot)) [[unlikely]]
+    checker::submits_work(info_of(slot));
+}
 inline void tell_record(const Slot& slot, native::event event) noexcept {
   if (is_checked(slot)) [[unlikely]]
     checker::records_event(info_of(slot), event);

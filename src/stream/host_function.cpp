@@ -153,6 +153,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
     function->told = told.number();
   }
   enqueue(call, std::move(function));
+  tell_work(call.slot());
 }
 
 OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept try {

@@ -356,6 +356,24 @@ TEST_F(EnoughWaits, BlockingStreamsOrderWithTheDefaultStream) {
   expect_none();
 }
 
+TEST_F(EnoughWaits, WorkThatUsesNoMemoryOrdersBlockingStreams) {
+  const Stream first{{.blocking = true}}, second{{.blocking = true}};
+  const StreamRef middle = first.device().default_stream();
+  DeviceBuffer<unsigned char> buffer = ready_buffer(first);
+  PinnedBuffer<std::uint32_t> number(1);
+  const auto through = [&](auto work) {
+    fill(first, buffer, 1);
+    work();
+    fill(second, buffer, 2);
+    expect_none();
+    second.synchronize();
+  };
+  through([&] { middle.launch_host_func([] {}); });
+  if (first.device().has_stream_memory_operations()) through([&] { middle.write_value(number.data(), 1); });
+  const Graph graph = capture(first, [&] { first.launch_host_func([] {}); });
+  through([&] { graph.launch(middle); });
+}
+
 TEST_F(MissingWait, TwoBlockingStreamsDoNotOrderWithEachOther) {
   Stream a{StreamOptions{.blocking = true}};
   Stream b{StreamOptions{.blocking = true}};

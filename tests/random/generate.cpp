@@ -85,7 +85,8 @@ class Generator {
         {Verb::wait_stream, 20},    {Verb::synchronize, 25},    {Verb::query, 20},         {Verb::synchronize_event, 10},
         {Verb::move_event, 8},      {Verb::drop_event, 8},      {Verb::elapsed, 8},        {Verb::renew_stream, 30},
         {Verb::renew_buffer, 50},   {Verb::drop_buffer, 10},    {Verb::trim, 5},           {Verb::overlap, 2},
-        {Verb::refuse, 40},         {Verb::starve, 15},         {Verb::fork_child, 1},     {Verb::graph, 80}};
+        {Verb::refuse, 40},         {Verb::starve, 15},         {Verb::fork_child, 1},     {Verb::graph, 80},
+        {Verb::completion, 30},     {Verb::resize_buffer, 15},  {Verb::set_stream, 40}};
     if (graph_ && random_.chance(85)) {
       constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
       return functions[random_.below(std::size(functions))];
@@ -97,7 +98,7 @@ class Generator {
     unsigned at = random_.below(total);
     for (const Weight& each : weights) {
       // The memory that a graph allocates is free again some time after the graph was dropped, which little memory cannot wait for.
-      const bool needs_memory = each.verb == Verb::overlap || each.verb == Verb::graph;
+      const bool needs_memory = each.verb == Verb::overlap || each.verb == Verb::graph || each.verb == Verb::resize_buffer;
       if (at < each.weight) return limits_.staged && needs_memory ? Verb::copy : each.verb;
       at -= each.weight;
     }

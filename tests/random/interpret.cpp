@@ -78,10 +78,12 @@ class Interpreter {
 
   template <class Waitable>
   void wait_for(const Waitable& waitable, const Step& step);
+  void wait_for_value(const Step& step);
   void make_stream(int number);
   void make_buffer(const Step& step);
   CopyResult enqueue_copy(const Step& step);
   void copy(const Step& step);
+  void copy_rows(const Step& step);
   template <class T>
   void fill_elements(const Step& step);
   void fill(const Step& step);
@@ -104,6 +106,7 @@ class Interpreter {
   std::vector<StreamObject> streams_;
   std::vector<BufferObject> buffers_;
   std::optional<EventObjects> events_;
+  std::optional<PinnedBuffer<std::uint32_t>> values_;
   std::vector<std::optional<Event>> marks_{most_places};
   std::array<std::atomic<bool>, most_places> submitted_{};
   std::array<unsigned char, 64> untouched_{};  // destination of refused calls
@@ -114,6 +117,8 @@ class Interpreter {
 void Interpreter::run() {
   const LiveObjects before = live_objects();
   events_.emplace();
+  values_.emplace(most_values);
+  std::fill(values_->begin(), values_->end(), 0);
   for (std::size_t i = 0; i < streams_.size(); ++i) make_stream(static_cast<int>(i));
   std::vector<Operations> by_thread(static_cast<std::size_t>(program_.threads));
   for (const Lowered& each : calls_.operations) by_thread[static_cast<std::size_t>(each.thread)].push_back(&each);
@@ -139,6 +144,7 @@ void Interpreter::run() {
 /// Drops everything, with the work that is still in flight.
 void Interpreter::quiesce() {
   events_.reset();
+  values_.reset();
   for (auto& mark : marks_) mark.reset();
   for (std::size_t i = streams_.size(); i-- > 0;) streams_[i] = {};
   pools_.clear();
@@ -149,10 +155,12 @@ void Interpreter::check_runs() const {
     for (const Step& step : each.steps) {
       const bool is_function = step.call == Call::read_function || step.call == Call::write_function || step.call == Call::throw_function ||
                                step.call == Call::wait_function || step.call == Call::busy_function || step.call == Call::gate ||
-                               step.call == Call::plain_function || (step.call == Call::starve && step.buffer < 0);
-      const int ran = shared_->ran[static_cast<std::size_t>(each.place)];
-      if (is_function && ran != 1)
-        fail("the host function of operation " + std::to_string(each.place) + " ran " + std::to_string(ran) + " times");
+                               step.call == Call::plain_function || step.call == Call::completion ||
+                               (step.call == Call::starve && step.buffer < 0);
+      const std::atomic<int>& ran = shared_->ran[static_cast<std::size_t>(each.place)];
+      // Nothing waits for the functions of on_complete().
+      if (is_function && !test_support::eventually(step.call == Call::completion ? 20s : 0s, [&] { return ran == 1; }))
+        fail("the host function of operation " + std::to_string(each.place) + " ran " + std::to_string(ran.load()) + " times");
     }
   if (std::any_of(untouched_.begin(), untouched_.end(), [](unsigned char byte) { return byte != 0; })) fail("a refused call has written");
 }
@@ -198,6 +206,9 @@ bool Interpreter::execute_order(const Step& step) {
   switch (step.call) {
     case Call::wait_stream:
       stream(step.stream).wait_stream(stream(step.other_stream));
+      return true;
+    case Call::wait_value:
+      wait_for_value(step);
       return true;
     case Call::wait_recorded:
       stream(step.stream).wait_event(stream(step.other_stream).record_event());
@@ -259,10 +270,18 @@ bool Interpreter::execute_object(const Step& step) {
       events_->with(step.event, [](auto& event) { event = std::remove_reference_t<decltype(event)>{}; });
       return true;
     case Call::record_use:
-      if (kind(step.buffer) == BufferKind::device)
+      if (step.form == 1)
+        record_stream(stream(step.stream), buffer(step.buffer).data());
+      else if (kind(step.buffer) == BufferKind::device)
         buffer(step.buffer).device->record_stream(stream(step.stream));
       else
         buffer(step.buffer).pinned->record_use(stream(step.stream));
+      return true;
+    case Call::resize_buffer:
+      for (const std::size_t size : {step.bytes + 4096, step.bytes}) buffer(step.buffer).device->resize(size);
+      return true;
+    case Call::set_stream:
+      buffer(step.buffer).device->set_stream(stream(step.stream));
       return true;
     case Call::trim:
       step.form == 0 ? PinnedPool::trim() : Staging::trim();
@@ -281,8 +300,7 @@ bool Interpreter::execute_work(const Step& step) {
       copy(step);
       return true;
     case Call::copy_2d:
-      copy_2d(stream(step.stream), buffer(step.buffer).data(), step.pitch, buffer(step.source).data(), step.source_pitch, step.bytes,
-              step.height);
+      copy_rows(step);
       return true;
     case Call::fill:
       fill(step);
@@ -302,12 +320,15 @@ bool Interpreter::execute_work(const Step& step) {
     case Call::busy_function:
     case Call::gate:
     case Call::plain_function:
+    case Call::completion:
       launch(step);
       return true;
     case Call::write_host:
+      RaceChecker::host_writes(buffer(step.buffer).data() + step.at, step.bytes);
       write_pattern(buffer(step.buffer).data() + step.at, step.bytes, step.value);
       return true;
     case Call::compare:
+      RaceChecker::host_reads(buffer(step.buffer).data() + step.at, step.bytes);
       compare(buffer(step.buffer).data() + step.at, step, "the thread");
       return true;
     case Call::compare_copied:
@@ -364,6 +385,8 @@ void Interpreter::wait_for(const Waitable& waitable, const Step& step) {
     } else if (step.form == 1) {
       while (!waitable.synchronize_for(1s)) {
       }
+    } else if (step.form == 3) {
+      if constexpr (std::is_same_v<Waitable, StreamRef>) waitable.future().get();
     } else {
       while (!waitable.query()) std::this_thread::yield();
     }
@@ -372,6 +395,15 @@ void Interpreter::wait_for(const Waitable& waitable, const Step& step) {
     return;
   }
   if (step.exception >= 0) fail("the exception of operation " + std::to_string(step.exception) + " did not arrive");
+}
+
+void Interpreter::wait_for_value(const Step& step) {
+  const StreamRef waiting = stream(step.stream), writing = stream(step.other_stream);
+  if (!waiting.device().has_stream_memory_operations() || !writing.device().has_stream_memory_operations())
+    return waiting.wait_stream(writing);
+  std::uint32_t* const number = values_->data() + step.value;
+  writing.write_value(number, step.value + 1);
+  waiting.wait_value(number, step.value + 1);
 }
 
 void Interpreter::query(const Step& step) {
@@ -450,9 +482,22 @@ void Interpreter::copy(const Step& step) {
     compare(to.data() + step.at, step, "a copy that is done at the call");
   if (!is_done || !step.source_is_free || step.bytes == 0) return;
   unsigned char* const source = from.data() + step.source_at;
+  RaceChecker::host_writes(source, step.bytes);
   from.spoiled_at = step.source_at;
   from.spoiled.assign(source, source + step.bytes);
   std::memset(source, 0xEE, step.bytes);
+}
+
+/// Rows, or two slices of them.
+void Interpreter::copy_rows(const Step& step) {
+  unsigned char* const to = buffer(step.buffer).data();
+  const unsigned char* const from = buffer(step.source).data();
+  const std::size_t rows = step.height / 2;
+  if (step.form == 0)
+    copy_2d(stream(step.stream), to, step.pitch, from, step.source_pitch, step.bytes, step.height);
+  else
+    copy_3d(stream(step.stream), to, {step.pitch, step.pitch * rows}, from, {step.source_pitch, step.source_pitch * rows},
+            {step.bytes, rows, 2});
 }
 
 template <class T>
@@ -498,6 +543,7 @@ void Interpreter::scratch(const Step& step) {
   const StreamRef home = stream(step.other_stream);
   DeviceBuffer<unsigned char> source(step.bytes, home);
   fill_bytes(home, source.data(), static_cast<unsigned char>(step.value), step.bytes);
+  if (step.form == 1) source = DeviceBuffer<unsigned char>{source, home};
   on.wait_stream(home);
   copy_bytes(on, target, source.data(), step.bytes);
   source.record_stream(on);
@@ -537,6 +583,13 @@ void Interpreter::launch(const Step& step) {
       });
     case Call::gate:
       return launch_with([shared = shared_, at] { shared->opened[at].wait(false); });
+    case Call::completion:
+      return on.on_complete([shared = shared_, step, at](const Outcome& outcome) {
+        if (!outcome.ok()) fail("the completion of operation " + std::to_string(at) + " was told an error: " + outcome.code().message());
+        if (step.function >= 0 && shared->ran[static_cast<std::size_t>(step.function)] == 0)
+          fail("the completion of operation " + std::to_string(at) + " came before a host function");
+        ++shared->ran[at];
+      });
     default:
       return launch_with([] {});
   }

@@ -86,6 +86,9 @@ class Lowering {
   [[nodiscard]] bool can_use(const Operation& o, int number, std::size_t end) {
     return buffer(number).alive && end <= buffer_slot(number).size && end >= o.bytes;
   }
+  void resize_buffer(const Operation& o);
+  void set_stream(const Operation& o);
+  void open_gates_before_free(const BufferState& state);
   [[nodiscard]] bool drop(int number);
   [[nodiscard]] std::optional<int> stream_on(int device, int wanted) const;
 
@@ -97,6 +100,7 @@ class Lowering {
   void fill(const Operation& o);
   void scratch(const Operation& o);
   void function(const Operation& o);
+  void completion(const Operation& o);
   void memory_function(const Operation& o);
   void check(const Operation& o);
   void host_write(const Operation& o);
@@ -155,6 +159,7 @@ class Lowering {
   int visit_ = 0;
   int visit_parent_ = 0;
   Places closed_;  // gates
+  unsigned values_ = 0;
 
   int place_ = 0;
   std::vector<std::vector<Step>> after_steps_;  // by place: the marks that later operations want
@@ -235,6 +240,12 @@ void Lowering::dispatch(const Operation& o) {
   switch (o.verb) {
     case Verb::renew_buffer:
       return renew_buffer(o);
+    case Verb::resize_buffer:
+      return resize_buffer(o);
+    case Verb::set_stream:
+      return set_stream(o);
+    case Verb::completion:
+      return completion(o);
     case Verb::drop_buffer:
       return static_cast<void>(drop(o.buffer));
     case Verb::copy:
@@ -428,7 +439,7 @@ void Lowering::order(int stream, const Places& required) {
 
 void Lowering::add_wait(int stream, int line, int missing) {
   const int from = line_of_[static_cast<std::size_t>(missing)];
-  const unsigned means = random_.below(12);
+  const unsigned means = random_.below(13);
   if (const std::optional<int> event = event_that_covers(missing); event && means < 6) {
     EventState& state = events_[static_cast<std::size_t>(*event)];
     touch(state.last_operation);
@@ -440,7 +451,11 @@ void Lowering::add_wait(int stream, int line, int missing) {
   if (!is_reachable(from) || means == 10 || means == 9) return wait_by_mark(stream, line, missing);
   touch_line(from);
   const int other = lines_[from].slot;
-  if (means < 4) {
+  if (means == 12 && values_ < most_values) {
+    Step& step = emit(Call::wait_value, stream);
+    step.other_stream = other;
+    step.value = values_++;
+  } else if (means < 4 || means == 12) {
     emit(Call::wait_stream, stream).other_stream = other;
   } else if (means < 6) {
     emit(Call::wait_recorded, stream).other_stream = other;
@@ -498,10 +513,10 @@ void Lowering::synchronize(int stream) {
   const int line = line_of(stream);
   touch_line(line);
   Step step = make(Call::synchronize, stream);
-  step.form = random_.below(3);
+  step.form = random_.below(4);
   const bool by_query = step.form == 2 && lines_[line].exception < 0;
   if (!by_query) {
-    step.form %= 2;
+    if (lines_[line].exception >= 0) step.form %= 2;
     step.exception = std::exchange(lines_[line].exception, -1);
   }
   // A query need not count waits that no work has followed.
@@ -535,8 +550,45 @@ void Lowering::note_use_on(int stream, int number) {
   if (buffer_slot(number).kind != BufferKind::device || line == state.home || random_.chance(30)) return;
   Step step = make(Call::record_use, stream);
   step.buffer = number;
+  step.form = random_.below(2);
   emit(step);
   state.recorded.push_back(line);
+}
+
+/// No event can be recorded on another thread's default stream. Freeing may wait for the device then.
+void Lowering::open_gates_before_free(const BufferState& state) {
+  const auto is_foreign = [&](int line) { return !lines_[line].gone && !is_reachable(line); };
+  if (is_foreign(state.home) || std::any_of(state.recorded.begin(), state.recorded.end(), is_foreign)) open_gates(closed_);
+}
+
+void Lowering::resize_buffer(const Operation& o) {
+  BufferState& state = buffer(o.buffer);
+  if (!state.alive || buffer_slot(o.buffer).kind != BufferKind::device || !is_reachable(state.home)) return;
+  touch_buffer(o.buffer);
+  open_gates_if_calls_may_wait();
+  open_gates_before_free(state);
+  order(state.home_slot, state.all_accesses());
+  Step step = make(Call::resize_buffer, state.home_slot);
+  step.buffer = o.buffer;
+  step.bytes = buffer_slot(o.buffer).size;
+  emit(step);
+  commit(state.home_slot);
+  state.recorded.clear();  // nobody uses the new block
+  note(o.buffer, 0, step.bytes, true);
+}
+
+void Lowering::set_stream(const Operation& o) {
+  BufferState& state = buffer(o.buffer);
+  const BufferSlot& kind = buffer_slot(o.buffer);
+  if (!state.alive || kind.kind != BufferKind::device || slot(o.stream).device != kind.device) return;
+  touch_buffer(o.buffer);
+  const int line = line_of(o.stream);
+  touch_line(line);
+  emit(Call::set_stream, o.stream).buffer = o.buffer;
+  if (line == state.home) return;
+  state.recorded.push_back(state.home);
+  state.home = line;
+  state.home_slot = lines_[line].slot;
 }
 
 bool Lowering::drop(int number) {
@@ -555,9 +607,7 @@ bool Lowering::drop(int number) {
       order(state.home_slot, unknown);
     else
       host_wait(unknown);
-    // No event can be recorded on another thread's default stream: then the destructor waits for the device.
-    const auto is_foreign = [&](int line) { return !lines_[line].gone && !is_reachable(line); };
-    if (is_foreign(state.home) || std::any_of(state.recorded.begin(), state.recorded.end(), is_foreign)) open_gates(closed_);
+    open_gates_before_free(state);
     if (!is_reachable(state.home)) open_gates_if_calls_may_wait();
   } else if (kind != BufferKind::pinned) {
     host_wait(state.all_accesses());
@@ -672,6 +722,7 @@ void Lowering::copy_2d(const Operation& o) {
   touch_buffer(o.source);
   order(o.stream, buffer(o.buffer).conflicts(0, to_end, true) | buffer(o.source).conflicts(0, from_end, false));
   emit_access(make(Call::copy_2d, o.stream), o);
+  current_.steps.back().form = o.height % 2 == 0 ? random_.below(2) : 0;
   for (std::size_t row = 0; row < o.height; ++row)
     std::copy_n(buffer(o.source).bytes.begin() + static_cast<long>(row * o.source_pitch), o.bytes,
                 buffer(o.buffer).bytes.begin() + static_cast<long>(row * o.pitch));
@@ -717,6 +768,7 @@ void Lowering::scratch(const Operation& o) {
   Step step = make(on_device ? Call::scratch_device : Call::scratch_pinned, o.stream);
   if (on_device) {
     step.other_stream = o.other_stream;
+    step.form = random_.below(2);
     const int home = line_of(o.other_stream);
     touch_line(home);
     if (home != line_of(o.stream)) wait_for(line_of(o.stream), home);
@@ -746,6 +798,7 @@ void Lowering::memory_function(const Operation& o) {
   if (buffer_slot(o.buffer).kind == BufferKind::pinned) {
     step = make(Call::record_use, o.stream);
     step.buffer = o.buffer;
+    step.form = random_.below(2);
     emit(step);
   }
   commit(o.stream);
@@ -773,12 +826,26 @@ void Lowering::function(const Operation& o) {
       join(other);
       step.call = Call::wait_function;
       step.buffer = other;
-      wait_for(line, {work_after_[static_cast<std::size_t>(other)], held_after_[static_cast<std::size_t>(other)]});
+      const Places covered = machine_.functions_order ? work_after_[static_cast<std::size_t>(other)] : Places{};
+      wait_for(line, {covered, held_after_[static_cast<std::size_t>(other)]});
     }
   }
   emit(step);
   commit(o.stream);
   is_function_[static_cast<std::size_t>(place_)] = true;
+}
+
+/// The outcome is known only if no host function of the stream has thrown.
+void Lowering::completion(const Operation& o) {
+  const int line = line_of(o.stream);
+  if (lines_[line].exception >= 0) return;
+  touch_line(line);
+  Step step = make(Call::completion, o.stream);
+  step.mark = place_;
+  const Places before = lines_.before(line);
+  for (int other = 0; other < place_; ++other)
+    if (before[static_cast<std::size_t>(other)] && is_function_[static_cast<std::size_t>(other)]) step.function = other;
+  emit(step);
 }
 
 void Lowering::check(const Operation& o) {

@@ -16,6 +16,7 @@ namespace random_programs {
 
 enum class Call : unsigned char {
   wait_stream,        ///< stream waits for other_stream
+  wait_value,         ///< stream waits for a number that other_stream writes
   wait_recorded,      ///< stream waits for an event of other_stream that is recorded now and dropped
   record_event,       ///< event, on stream
   wait_event,         ///< stream waits for event
@@ -30,6 +31,8 @@ enum class Call : unsigned char {
   make_buffer,  ///< on stream, if it is device memory
   write_host,   ///< the thread writes the pattern of `value`
   drop_buffer,
+  resize_buffer,
+  set_stream,
   copy,
   copy_2d,
   fill,
@@ -44,6 +47,7 @@ enum class Call : unsigned char {
   gate,
   busy_function,
   plain_function,
+  completion,
   compare,         ///< the thread reads host memory
   compare_copied,  ///< the thread copies memory to the host on stream, waits and compares
   query,
@@ -78,6 +82,7 @@ struct Step {
   std::size_t source_pitch = 0;
   unsigned value = 0;
   unsigned form = 0;   ///< which of several spellings
+  int function = -1;   ///< completion: an operation whose host function must have run before
   int exception = -1;  ///< synchronize: the operation whose exception must arrive
   Answer answer = Answer::any;
   bool source_is_free = false;  ///< copy: nothing else uses the source, so that it may be overwritten if the copy is done at the call
@@ -103,5 +108,7 @@ struct Calls {
 /// Checks of all buffers and the release of streams and buffers come on top.
 inline constexpr std::size_t most_places = 256;
 inline constexpr std::size_t most_operations = 200;
+/// Numbers in memory that streams wait for.
+inline constexpr unsigned most_values = 64;
 
 }  // namespace random_programs

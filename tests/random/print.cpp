@@ -14,6 +14,7 @@ constexpr const char* bytes_text =
     ;
 
 constexpr const char* before_main = R"(
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -126,6 +127,7 @@ class Printer {
   const Calls& calls_;
   std::string out_;
   std::set<int> streams_, buffers_, events_, marks_;
+  bool uses_values_ = false;
 };
 
 std::string Printer::stream(int number) const {
@@ -149,6 +151,7 @@ void Printer::find_used() {
       if (step.source >= 0) buffers_.insert(step.source);
       if (step.event >= 0) events_.insert(step.event);
       if (step.call == Call::leave_mark) marks_.insert(step.mark);
+      uses_values_ |= step.call == Call::wait_value;
     }
   for (const int used : std::set<int>{streams_})
     if (const int owner = program_.streams[static_cast<std::size_t>(used)].owner; owner >= 0) streams_.insert(owner);
@@ -177,6 +180,7 @@ void Printer::declare() {
     if (kind(used) == BufferKind::registered) out_ += text("  std::optional<HostRegistration> r%d;\n", used);
   }
   for (const int used : events_) out_ += text("  %s e%d;\n", used % 2 == 0 ? "Event" : "TimedEvent", used);
+  if (uses_values_) out_ += text("  PinnedBuffer<std::uint32_t> values(%u);\n  std::fill(values.begin(), values.end(), 0);\n", most_values);
   for (const int used : marks_) out_ += text("  std::optional<Event> m%d;\n", used);
 }
 
@@ -227,6 +231,7 @@ std::string Printer::call(const Step& step, int place) const {
 std::string Printer::wait(const std::string& what, const Step& step, int place) const {
   const std::string waits = step.form == 0   ? what + "synchronize();"
                             : step.form == 1 ? "while (!" + what + "synchronize_for(1s)) {}"
+                            : step.form == 3 ? what + "future().get();"
                                              : "while (!" + what + "query()) {}";
   if (step.exception < 0) return waits + "\n";
   return text("must_throw(%d, %d, [&] { ", place, step.exception) + waits + " });\n";
@@ -238,6 +243,9 @@ std::string Printer::order(const Step& step, int place) const {
   switch (step.call) {
     case Call::wait_stream:
       return on + ".wait_stream(" + other + ");\n";
+    case Call::wait_value:
+      return other + text(".write_value(values.data() + %u, %u); ", step.value, step.value + 1) + on +
+             text(".wait_value(values.data() + %u, %u);\n", step.value, step.value + 1);
     case Call::wait_recorded:
       return on + ".wait_event(" + other + ".record_event());\n";
     case Call::record_event:
@@ -313,7 +321,12 @@ std::string Printer::object(const Step& step) const {
       return text("{ auto moved = std::move(e%d); e%d = std::move(moved); }\n", step.event, step.event);
     case Call::drop_event:
       return text("e%d = %s{};\n", step.event, step.event % 2 == 0 ? "Event" : "TimedEvent");
+    case Call::resize_buffer:
+      return text("b%d->resize(%zu), b%d->resize(%zu);\n", step.buffer, step.bytes + 4096, step.buffer, step.bytes);
+    case Call::set_stream:
+      return text("b%d->set_stream(", step.buffer) + stream(step.stream) + ");\n";
     case Call::record_use:
+      if (step.form == 1) return "record_stream(" + stream(step.stream) + ", " + data(step.buffer, 0) + ");\n";
       return text("b%d->%s(", step.buffer, is_device(step.buffer) ? "record_stream" : "record_use") + stream(step.stream) + ");\n";
     case Call::trim:
       return step.form == 0 ? "PinnedPool::trim();\n" : "Staging::trim();\n";
@@ -332,6 +345,11 @@ std::string Printer::work(const Step& step, int place) const {
     case Call::copy:
       return copy(step, place);
     case Call::copy_2d:
+      if (step.form == 1)
+        return "copy_3d(" + on + ", " + data(step.buffer, 0) + text(", {%zu, %zu}, ", step.pitch, step.pitch * (step.height / 2)) +
+               data(step.source, 0) +
+               text(", {%zu, %zu}, {%zu, %zu, 2});\n", step.source_pitch, step.source_pitch * (step.height / 2), step.bytes,
+                    step.height / 2);
       return "copy_2d(" + on + ", " + to + text(", %zu, ", step.pitch) + data(step.source, 0) +
              text(", %zu, %zu, %zu);\n", step.source_pitch, step.bytes, step.height);
     case Call::fill:
@@ -429,8 +447,9 @@ std::string Printer::scratch(const Step& step) const {
            on + ", " + to + text(", source.data(), %zu); }\n", step.bytes);
   const std::string home = stream(step.other_stream);
   return text("{ DeviceBuffer<unsigned char> source(%zu, ", step.bytes) + home + "); fill_bytes(" + home +
-         text(", source.data(), %u, %zu); ", step.value, step.bytes) + on + ".wait_stream(" + home + "); copy_bytes(" + on + ", " + to +
-         text(", source.data(), %zu); source.record_stream(", step.bytes) + on + "); }\n";
+         text(", source.data(), %u, %zu); ", step.value, step.bytes) +
+         (step.form == 1 ? "source = DeviceBuffer<unsigned char>{source, " + home + "}; " : "") + on + ".wait_stream(" + home +
+         "); copy_bytes(" + on + ", " + to + text(", source.data(), %zu); source.record_stream(", step.bytes) + on + "); }\n";
 }
 
 std::string Printer::function(const Step& step, int place) const {
@@ -450,6 +469,10 @@ std::string Printer::function(const Step& step, int place) const {
     case Call::busy_function:
       return launch + "for (const auto end = std::chrono::steady_clock::now() + 400us; std::chrono::steady_clock::now() < end;) {} " + ran +
              "});\n";
+    case Call::completion:
+      return stream(step.stream) + ".on_complete([=](const Outcome& outcome) { " +
+             text("if (!outcome.ok()) fail(%d, \"an error\"); ", place) +
+             (step.function >= 0 ? text("if (flags.ran[%d] == 0) fail(%d, \"too early\"); ", step.function, place) : "") + ran + "});\n";
     case Call::gate:
       return launch + text("flags.opened[%d].wait(false); ", place) + ran + "});\n";
     default:

@@ -35,6 +35,8 @@ inline constexpr int event_slots = 4;
 
 enum class Verb : unsigned char {
   renew_buffer,    ///< drops the buffer, makes a new one and sets all its bytes
+  resize_buffer,   ///< device memory moves to a larger block and back
+  set_stream,      ///< device memory is freed in another stream's order
   drop_buffer,     ///< operations on a buffer that is not there are left out
   copy,            ///< `bytes` bytes, in the form that `choice` picks
   copy_2d,         ///< `height` rows of `bytes` bytes
@@ -47,6 +49,7 @@ enum class Verb : unsigned char {
   throw_function,  ///< a host function that throws
   wait_function,   ///< a host function that waits until the function of the operation `partner` has run
   busy_function,   ///< a host function that computes for a while
+  completion,      ///< a function of on_complete()
   gate,            ///< a host function that waits until the thread opens the gate, `bytes` operations later
   host_write,      ///< the thread itself writes bytes
   check,           ///< the thread compares bytes
@@ -105,6 +108,7 @@ struct Machine {
   bool gates_hold_all = false;     ///< a closed gate may hold any stream: it is opened before the thread waits for anything
   bool calls_may_wait = false;     ///< pinning and freeing memory may wait for all streams, as on a GPU
   bool allocation_faults = true;   ///< operator new can be made to fail
+  bool functions_order = true;     ///< a host function that waits for another one orders the two streams, which the race checker cannot see
 };
 
 /// Limits of generate().

@@ -13,14 +13,16 @@ import time
 
 # Environment, arguments, and how many of 100 programs run so. Copies of several MiB are run in two settings.
 ON_HOST = [
-    ({}, [], 40),
+    ({}, [], 35),
+    ({'RUNNEL_CHECK': '1'}, ['--small'], 5),
     ({'RUNNEL_HOST_DEVICES': '2'}, ['--devices', '2', '--small'], 30),
     ({'RUNNEL_HOST_MEMORY': '64M'}, ['--small'], 9),
     ({'RUNNEL_HOST_MEMORY': '16M'}, ['--staged', '--operations', '16'], 1),
     ({}, ['--operations', '60', '--threads', '4', '--small'], 20),
 ]
 ON_STANDIN = [
-    ({'STANDIN_SCHEDULER': 'eager'}, [], 15),
+    ({'STANDIN_SCHEDULER': 'eager'}, [], 12),
+    ({'STANDIN_SCHEDULER': 'random', 'RUNNEL_CHECK': '1'}, ['--small'], 3),
     ({'STANDIN_SCHEDULER': 'eager', 'STANDIN_CHANNELS': '1'}, ['--small'], 10),
     ({'STANDIN_SCHEDULER': 'eager', 'STANDIN_DEVICES': '2'}, ['--devices', '2', '--small'], 10),
     ({'STANDIN_SCHEDULER': 'lazy', 'STANDIN_PATIENCE_MS': '5'}, ['--small'], 15),

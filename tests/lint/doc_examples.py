@@ -50,6 +50,7 @@ struct Boundary {
   View x;
 };
 """,
+    "torch": "#include <ATen/ATen.h>\n#include <c10/cuda/CUDAStream.h>\n" + PRELUDE,
     "stdexec": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/execution.hpp>\n#include <runnel/runnel.hpp>"),
 }
 

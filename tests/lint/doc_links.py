@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each link from one page of the repository to another leads to an existing file and an existing heading. docs/index.md links to each page
-of docs/. CONTRIBUTING.md names each rule of tests/lint/."""
+of docs/. docs/examples.md and a guide link to each example. CONTRIBUTING.md names each rule of tests/lint/."""
 import re
 
 import repository
@@ -33,6 +33,14 @@ for page in pages:
 index = root / 'docs/index.md'
 complaints += [f'docs/index.md has no link to {page.name}' for page in pages
                if page.parent == index.parent and page != index and page.name not in links[index]]
+# What several examples share is no example.
+examples = [path for path in sorted((root / 'examples').rglob('*.c*')) if path.name not in ('scale.cu', 'scale_host.cpp')]
+for example in examples:
+    linking = {page.name for page in pages for link in links[page] if (page.parent / link.partition('#')[0]).resolve() == example}
+    if 'examples.md' not in linking:
+        complaints.append(f'docs/examples.md has no link to {repository.name(example)}')
+    if not linking - {'examples.md', 'README.md'}:
+        complaints.append(f'no guide has a link to {repository.name(example)}')
 rules = (root / 'CONTRIBUTING.md').read_text()
 complaints += [f'CONTRIBUTING.md does not list the rule tests/lint/{script.name}' for script in repository.files('tests/lint', endings='.py')
                if script.name != 'repository.py' and f'`{script.name}`' not in rules]

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_completion
 /// Completion without waiting: a function that is called, or a future that becomes ready, once the work of a stream is complete.
 #pragma once
 

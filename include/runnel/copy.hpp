@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_copies
 /// Copies and fills in stream order. The direction follows from the pointers. No form waits for earlier work (but see `Pageable::block`);
 /// a copy of up to 256 KiB may take some microseconds in the call. Both sides must stay alive, and the source unchanged, until the stream
 /// has completed the copy. Every refusal (`errc::invalid_argument`) comes before anything is enqueued. Zero bytes are nothing to do, with

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_copies
 /// Many copies by one call.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_completion
 /// Coroutines that wait for streams and events without holding a thread: `co_await stream;`, `co_await event;`. Not part of
 /// <runnel/runnel.hpp>.
 ///
@@ -73,17 +75,18 @@ class Awaiter {
 
 }  // namespace detail
 
-///@{ Suspends the coroutine until everything submitted to the stream so far, or what the event has recorded, is complete or has failed.
+/// Suspends the coroutine until everything submitted to the stream so far, or what the event has recorded, is complete or has failed.
 [[nodiscard]] inline auto operator co_await(const StreamRef& stream) {
   return detail::Awaiter<StreamRef, detail::ResumeHere>{stream, detail::ResumeHere{}};
 }
+/// The same for an event.
 [[nodiscard]] inline auto operator co_await(const Event& event) {
   return detail::Awaiter<Event, detail::ResumeHere>{event, detail::ResumeHere{}};
 }
+/// The same for a timed event.
 [[nodiscard]] inline auto operator co_await(const TimedEvent& event) {
   return detail::Awaiter<TimedEvent, detail::ResumeHere>{event, detail::ResumeHere{}};
 }
-///@}
 
 ///@{ The same, and the hook says where the coroutine continues: `co_await resume_on(stream, [&](std::coroutine_handle<> h) { pool.post(h);
 /// })`, or `co_await resume_on(stream, executor)` for an object with `execute(function)`, which is copied. The library's thread calls the

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_current
 /// The current stream of a thread: one for each device, the device's default stream until set. In a forked child, reading and setting the
 /// current stream throw errc::forked.
 #pragma once

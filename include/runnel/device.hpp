@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_streams
 /// Devices: how many there are, what each can do, and which one is current on a thread.
 #pragma once
 

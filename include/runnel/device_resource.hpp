@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// Device memory for other libraries' containers and allocators, and statistics of it.
 #pragma once
 

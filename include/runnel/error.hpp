@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_errors
 /// Errors: one type to catch, with a portable code, the runtime's own number and name, and the name of the operation.
 #pragma once
 

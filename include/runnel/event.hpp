@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_streams
 /// Events: marks in streams that the host and other streams can wait for.
 #pragma once
 
@@ -33,10 +35,10 @@ struct Completion;
 /// The verbs of `Event` and `TimedEvent`.
 class EventBase {
  public:
-  ///@{ The other event is moved-from afterwards.
+  /// The other event is moved-from afterwards.
   EventBase(EventBase&& other) noexcept;
+  /// The same.
   EventBase& operator=(EventBase&& other) noexcept;
-  ///@}
 
   /// Records everything submitted to `stream` so far, in place of what the event recorded before. The event may be recorded on a stream of
   /// another device than before.

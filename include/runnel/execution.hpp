@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_completion
 /// Streams as schedulers for std::execution, as the library stdexec has it. Not part of <runnel/runnel.hpp>.
 ///
 /// `schedule(runnel::scheduler(stream))`, and `then`, `bulk`, `when_all`, `continues_on` and `runnel::enqueue` after it, enqueue everything

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_sharing
 /// A stream of another library, with what keeps it alive.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_streams
 /// `std::format("{}", stream)` for streams, events and devices, if the standard library has `std::format`. `to_string` and `<<` work
 /// everywhere.
 #pragma once

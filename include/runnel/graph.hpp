@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_graphs
 /// Work that is recorded once and launched many times, on any stream of its device. To launch a graph costs about as much as to submit one
 /// kernel.
 #pragma once

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_observing
 /// One function of the program that is told what the library does: streams, events, waits, copies, allocations, as they happen. While no
 /// hook is set this costs nothing. `runnel.hpp` does not include this header. docs/tracing.md shows how to use it.
 #pragma once

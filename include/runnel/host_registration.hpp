@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// Pinning memory that the caller has allocated.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_sharing
 /// Handles by which another process of this machine opens an event or memory.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_kokkos
 /// Kokkos' execution spaces on runnel's streams, and Kokkos' instances as streams. Header-only: the library itself does not use Kokkos. If
 /// Kokkos has CUDA or HIP, compile code that includes this header with the compiler and the flags that Kokkos needs.
 ///

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// Managed memory: host and device use the same pointer, and the runtime moves the pages on demand.
 #pragma once
 

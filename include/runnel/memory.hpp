@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// Buffers: pinned host memory, which copy engines reach directly, and device memory, which kernels work on.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// Kinds of memory, and which kind a pointer points to.
 #pragma once
 

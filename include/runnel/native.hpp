@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_streams
 /// The vendor's own handle types. They are named by struct tag, so that this header includes no vendor header.
 #pragma once
 

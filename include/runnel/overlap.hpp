@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_overlap
 /// overlap() streams data through a device in chunks: it copies chunks in, computes and copies chunks out, all at the same time. The data
 /// may be larger than the device's memory.
 #pragma once

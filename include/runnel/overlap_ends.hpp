@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_overlap
 /// The inputs and outputs of `overlap()` that are no plain ranges. A vector, array, span or buffer needs nothing of this header.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_overlap
 /// The times of each chunk of `overlap()`, and how much of the transfer time computing hid.
 #pragma once
 

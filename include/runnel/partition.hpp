@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_sharing
 /// Parts of a device: streams whose kernels run on some of its multiprocessors only.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// The pool of pinned host memory from which `PinnedBuffer`, `pinned_resource()` and `PinnedAllocator` take their blocks.
 #pragma once
 

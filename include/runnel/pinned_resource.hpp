@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// Pinned memory for containers: a `std::pmr` resource and a standard allocator over the pinned pool.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_observing
 /// Named ranges in a profiler's timeline. A stream's name there is the one of its `StreamOptions`.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_observing
 /// The checker finds missing waits while a program runs: two operations on the same bytes, at least one of which writes, without an order
 /// between them; use of memory that was freed; memory that the host touches too early. docs/race-checker.md shows how to use it.
 #pragma once

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// Resources that allocate in stream order, of any library: adaptors that limit, count and log what they allocate, and a form of runnel's
 /// own resource that takes other libraries' streams. This header is not part of runnel.hpp.
 #pragma once

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
 /// All of runnel but the interop with Kokkos, which is <runnel/kokkos.hpp>.
 ///
 /// Include this header, or the header of each concept that you use. A program goes through five steps:

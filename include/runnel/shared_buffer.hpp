@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_sharing
 /// Device memory that other processes can open.
 #pragma once
 

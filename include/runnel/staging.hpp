@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_copies
 /// Settings for copies of pageable memory, which threads of runnel stage through pinned memory (`Pageable::stage`). The size from which
 /// copies are staged is no setting: 256 KiB, or less if the stream has work ahead.
 #pragma once

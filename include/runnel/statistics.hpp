@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_observing
 /// Counts of the runtime objects that the library holds, for tests and for finding leaks.
 #pragma once
 

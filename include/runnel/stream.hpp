@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_streams
 /// Streams. Work in one stream runs in the order of submission. Work in two streams has no order until an event or `wait_stream` gives it
 /// one.
 #pragma once

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_streams
 /// A pool of streams of one device and priority. The pool leases each stream to one holder at a time.
 #pragma once
 

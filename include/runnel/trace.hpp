@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_observing
 /// A picture of a whole program: a file in the Trace Event Format, which ui.perfetto.dev and chrome://tracing show. docs/tracing.md says
 /// what is in it. `runnel.hpp` does not include this header.
 #pragma once

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// What advise() takes; <runnel/managed_buffer.hpp> has the function.
 #pragma once
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// The owning array beneath PinnedBuffer, DeviceBuffer and ManagedBuffer: a pointer, a size, and an owner that frees the memory.
 #pragma once
 
@@ -19,10 +21,12 @@ class OwnedArray : protected Owner {
  public:
   static constexpr MemoryKind memory_kind = Owner::kind;  ///< tells copies the kind of memory, so that they need not ask the runtime
 
+  /// The other array is empty afterwards.
   OwnedArray(OwnedArray&& other) noexcept
       : Owner{std::exchange(static_cast<Owner&>(other), Owner{})},
         data_{std::exchange(other.data_, nullptr)},
         size_{std::exchange(other.size_, 0)} {}
+  /// The same.
   OwnedArray& operator=(OwnedArray&& other) noexcept {
     OwnedArray taken{std::move(other)};
     std::swap(static_cast<Owner&>(*this), static_cast<Owner&>(taken));

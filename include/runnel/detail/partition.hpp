@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_sharing
 /// The value that names a part of a device; <runnel/partition.hpp> has the function that makes parts.
 #pragma once
 

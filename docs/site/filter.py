@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a file of the repository into what Doxygen reads for the site. Lines stay where they are, so that warnings name the right ones.
+
+usage: filter.py FILE
+
+A header: what it declares goes into the topic that its first comment names by an ingroup command, without the inline namespace, and with
+words in place of types that users do not name. A guide: its headings get the anchors that they have on code hosts, and its links lead to
+pages of the site."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SINCE = '0.1'  # of everything that does not name another version itself
+
+# Types that users do not name, and what the reference shows in their place.
+SHOWN = [
+    (r'template <execution_space E = DefaultSpace, [\w:]+<E> F>', 'template <execution_space E = DefaultSpace, class F>'),
+    (r'detail::\w+(?:<[^<>]*>)? (?=\w+[,>])', 'class '),
+    (r'requires detail::.*', ''),
+    (r'std::type_identity_t<detail::element_of<To>>', 'auto'),
+    (r'detail::Callback<(.*?)> progress', r'std::function<void(\1)> progress'),
+    (r'-> decltype\(call_on_complete\(.*\)\) \{', '-> void {'),
+    (r'-> decltype\(future_of\(.*?\)\) \{', '-> Future {'),
+    (r'-> decltype\(set_by_synchronize\(.*?\)\) \{', '-> void {'),
+    (r'detail::Given<E>', 'E'),
+    (r': public detail::OwnedHostArray<T, detail::\w+>', ': public OwnedHostArray<T>'),
+    (r': public detail::OwnedArray<T, detail::\w+>', ': public OwnedArray<T>'),
+    (r'detail::EventBase', 'EventBase'),
+    (r'OverlapRows<detail::element_of<R>>', 'OverlapRows<T>'),
+    (r'detail::execution::\w+(<.*?>)?', 'auto'),
+    (r'detail::AllocatesOn<R, ([\w:]+)>', r'requires(R& r, \1 stream) { r.allocate(stream, bytes, alignment); }'),
+    (r'class T = std::remove_const_t<detail::element_of<From>>', 'class T'),
+    (r'detail::PinnedSpace', 'PinnedSpace'),
+    (r'(?m)^ protected:', ' private:'),
+    (r'\[\[(nodiscard|noreturn)\]\] ', ''),
+]
+# Bases whose members users call, though they do not name the bases.
+BASES = {
+    'detail/owned_array.hpp': [(r'RUNNEL_ABI::detail', 'RUNNEL_ABI'), (r'<class T, class Owner>', '<class T>'), (r' : protected Owner', ''),
+                               (r'OwnedArray<T, Owner>', 'OwnedArray<T>')],
+    'event.hpp': [(r'struct Slot;\nstruct Completion;\n', 'struct Slot;\nstruct Completion; }\n'), (r'(?<=};\n\n)}  // namespace detail', '')],
+}
+SPECIALISATIONS = re.compile(r'^(template <>\n(?=struct std::)|struct std::[^\n]*;$|struct std::.*?^\};$)', re.MULTILINE | re.DOTALL)
+# Doxygen links to a list of private structures, and does not write the list.
+PRIVATE = re.compile(r'(?<=^ private:\n)  struct \w+ \{.*?^  \};$', re.MULTILINE | re.DOTALL)
+OPENED = re.compile(r'namespace runnel(?:::inline RUNNEL_ABI)?((?:::\w+)?) \{')
+
+
+def blank(match):
+    return '\n' * match.group(0).count('\n')
+
+
+def topic_of(text):
+    """The topic that the first comment of a header names."""
+    head = re.match(r'//.*\n((?:///.*\n)+)', text)
+    found = head and re.search(r'^/// \\ingroup (\w+)$', head.group(1), re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def with_versions(text):
+    """Each comment of a declaration says since when it is there."""
+    lines = text.split('\n')
+    is_comment = [bool(re.match(r'\s*///(?!<|@\}|\s*@(?:end)?cond)', line)) for line in lines] + [False]
+    block = []
+    for number, line in enumerate(lines):
+        if not is_comment[number]:
+            continue
+        block.append(line)
+        if is_comment[number + 1]:
+            continue
+        if not any(word in ' '.join(block) for word in ('\\since', '\\file')):
+            lines[number] += f' \\since {SINCE}'
+        block = []
+    return '\n'.join(lines)
+
+
+def header(path, text):
+    for pattern, words in BASES.get(path.relative_to(ROOT / 'include/runnel').as_posix(), []):
+        text = re.sub(pattern, words, text)
+    text = PRIVATE.sub(blank, SPECIALISATIONS.sub(blank, text))
+    topic = topic_of(text)
+    text = with_versions(text)
+    for pattern, words in SHOWN:
+        text = re.sub(pattern, words, text)
+    if topic is None:
+        return OPENED.sub(r'namespace runnel\1 {', text)
+    # The command takes the rest of its line for a title. The line after the namespace is empty.
+    text = OPENED.sub(lambda match: f'namespace runnel{match.group(1)} {{ /** \\addtogroup {topic}\n@{{ */', text)
+    text = text.replace('@{ */\n\n', '@{ */\n')
+    return re.sub(r'^\}(?=  // namespace runnel)', '/** @} */ }', text, flags=re.MULTILINE)
+
+
+def anchor(heading):
+    """The anchor of a heading, as code hosts make it (tests/lint/doc_links.py)."""
+    return re.sub(r'[^\w\- ]', '', heading.strip().lower()).replace(' ', '-')
+
+
+def page_label(path):
+    return path.stem.lower().replace('.', '_')
+
+
+def example_page(path):
+    """The page that Doxygen makes for an example."""
+    name = path.relative_to(ROOT / 'examples').as_posix()
+    return ''.join({'.': '_8', '/': '_2'}.get(letter, letter) for letter in name) + '-example.html'
+
+
+def link(page, words, target, listed):
+    """A link of a guide, as the site has it. The first link of the index to a page puts the page below the index: `listed` has these."""
+    if re.match('[a-z]+:', target):
+        return f'[{words}]({target})'
+    name, _, heading = target.partition('#')
+    path = (page.parent / name).resolve() if name else page
+    inside = path.parent == ROOT / 'docs' or path == ROOT / 'CHANGELOG.md'
+    if path.suffix == '.md' and inside:
+        label = page_label(path)
+        if page.name == 'index.md' and not heading and label not in listed:
+            listed.add(label)
+            return f'\\subpage {label} "{words}"'
+        return f'<a href="{label}.html{f"#{label}_{heading}" if heading else ""}">{words}</a>'
+    if ROOT / 'examples' in path.parents:
+        return f'<a href="{example_page(path)}">{words}</a>'
+    if path == ROOT / 'include/runnel':
+        return f'<a href="modules.html">{words}</a>'
+    place = path.relative_to(ROOT).as_posix()
+    return f'`{place}`' if words in (place, name) else f'{words} (`{place}`)'
+
+
+def guide(path, text):
+    """A page of the site."""
+    text = re.sub(r'<!--.*?-->', blank, text, flags=re.DOTALL)
+    label, listed = page_label(path), {'index'}
+
+    def heading(match):
+        marks, words = match.groups()
+        name = label if marks == '#' else f'{label}_{anchor(words)}'
+        return f'{marks} {words}' if label == 'index' and marks == '#' else f'{marks} {words} {{#{name}}}'
+
+    # Headings and links may contain code, so whole lines are read for them, and blocks of code are not.
+    blocks = re.split(r'(^```.*?^```$|(?<=\n\n)(?:    [^\n]*\n)+)', text, flags=re.MULTILINE | re.DOTALL)
+    for number in range(0, len(blocks), 2):
+        block = re.sub(r'^(#+) (.*)$', heading, blocks[number], flags=re.MULTILINE)
+        blocks[number] = re.sub(r'(?<!!)\[([^]]*)\]\(([^)\s]+)\)', lambda match: link(path, *match.groups(), listed), block)
+    return ''.join(blocks)
+
+
+def main():
+    path = pathlib.Path(sys.argv[1]).resolve()
+    text = path.read_text()
+    change = {'.hpp': header, '.md': guide}.get(path.suffix)
+    sys.stdout.write(change(path, text) if change else text)
+
+
+if __name__ == '__main__':
+    main()

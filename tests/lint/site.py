@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doxygen writes the site (docs/Doxyfile) without warnings, so every public name is documented. Each link within the site leads to a file
+and a place that are there, each guide is found by the search, each header is in a topic, and no signature shows a name of detail."""
+import html.parser
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+
+import repository
+
+HIDDEN = re.compile(r'detail::\w+|RUNNEL_ABI|RUNNEL_REFUSED')
+# Headers of which nobody would look for a single name.
+WITHOUT_TOPIC = ('runnel.hpp',)
+
+
+class Page(html.parser.HTMLParser):
+    """The places of a page, and where its links lead."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.places, self.targets, self.words = set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.places.update(values[key] for key in ('id', 'name') if values.get(key))
+        self.targets += [values[key] for key in ('href', 'src', 'data') if values.get(key)]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def write(folder):
+    """Writes the site. Returns what Doxygen complains about."""
+    settings = (repository.ROOT / 'docs/Doxyfile').read_text() + f'OUTPUT_DIRECTORY = {folder}\n'
+    done = subprocess.run(['doxygen', '-'], input=settings, cwd=repository.ROOT, capture_output=True, text=True, env=os.environ | {'LANG': 'C'})
+    complaints = [line for line in done.stderr.splitlines() if line]
+    return complaints or ([f'doxygen ended with {done.returncode}'] if done.returncode else [])
+
+
+def broken_links(folder, pages):
+    for name, page in pages.items():
+        for target in page.targets:
+            url = urllib.parse.urlsplit(target)
+            if url.scheme or url.netloc:
+                continue
+            file, place = urllib.parse.unquote(url.path) or name, urllib.parse.unquote(url.fragment)
+            if not (folder / file).exists():
+                yield f'{name}: {target}: there is no such file'
+            elif place and file in pages and place not in pages[file].places:
+                yield f'{name}: {target}: there is no such place'
+
+
+def not_found_by_search(folder):
+    index = ''.join(path.read_text() for path in (folder / 'search').glob('pages_*.js'))
+    for guide in sorted((repository.ROOT / 'docs').glob('*.md')):
+        if guide.name != 'index.md' and f"'../{guide.stem.lower()}.html'" not in index:
+            yield f'docs/{guide.name}: the search does not know the page'
+
+
+def without_topic():
+    for header in sorted((repository.ROOT / 'include/runnel').glob('*.hpp')):
+        if header.name not in WITHOUT_TOPIC and not re.search(r'^/// \\file\n/// \\ingroup topic_\w+$', header.read_text(), re.MULTILINE):
+            yield f'{repository.name(header)}: its first comment does not begin with \\file and \\ingroup (docs/site/topics.dox has the topics)'
+
+
+def hidden_names(pages):
+    """Names that users need not know, in pages of the reference."""
+    for name, page in pages.items():
+        if re.match('class|struct|group__|concept|namespace', name):
+            for found in sorted(set(HIDDEN.findall(''.join(page.words)))):
+                yield f'{name}: {found}: docs/site/filter.py does not know what to show in its place'
+
+
+def main():
+    if shutil.which('doxygen') is None:
+        repository.skip('doxygen is not installed')
+    with tempfile.TemporaryDirectory() as written:
+        complaints = write(written)
+        folder = pathlib.Path(written) / 'html'
+        pages = {path.name: Page(path.read_text()) for path in folder.glob('*.html')}
+        complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *without_topic(), *hidden_names(pages)]
+    print(f'{len(pages)} pages, {sum(len(page.targets) for page in pages.values())} links')
+    repository.finish(complaints if pages else complaints + ['doxygen wrote no page'])
+
+
+if __name__ == '__main__':
+    main()

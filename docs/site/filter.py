@@ -14,6 +14,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SINCE = '0.1'  # of everything that does not name another version itself
 
+LIST = '## All pages'  # in the index: the pages below it are the guides, in this order
+
 # Types that users do not name, and what the reference shows in their place.
 SHOWN = [
     (r'template <execution_space E = DefaultSpace, [\w:]+<E> F>', 'template <execution_space E = DefaultSpace, class F>'),
@@ -108,7 +110,7 @@ def example_page(path):
 
 
 def link(page, words, target, listed):
-    """A link of a guide, as the site has it. The first link of the index to a page puts the page below the index: `listed` has these."""
+    """A link of a guide, as the site has it. `listed`: it puts the page below this one, in the order of the links."""
     if re.match('[a-z]+:', target):
         return f'[{words}]({target})'
     name, _, heading = target.partition('#')
@@ -116,8 +118,7 @@ def link(page, words, target, listed):
     inside = path.parent == ROOT / 'docs' or path == ROOT / 'CHANGELOG.md'
     if path.suffix == '.md' and inside:
         label = page_label(path)
-        if page.name == 'index.md' and not heading and label not in listed:
-            listed.add(label)
+        if listed and not heading:
             return f'\\subpage {label} "{words}"'
         return f'<a href="{label}.html{f"#{label}_{heading}" if heading else ""}">{words}</a>'
     if ROOT / 'examples' in path.parents:
@@ -131,18 +132,23 @@ def link(page, words, target, listed):
 def guide(path, text):
     """A page of the site."""
     text = re.sub(r'<!--.*?-->', blank, text, flags=re.DOTALL)
-    label, listed = page_label(path), {'index'}
+    label = page_label(path)
+    is_index = label == 'index'
 
     def heading(match):
         marks, words = match.groups()
-        name = label if marks == '#' else f'{label}_{anchor(words)}'
-        return f'{marks} {words}' if label == 'index' and marks == '#' else f'{marks} {words} {{#{name}}}'
+        if is_index and marks == '#':
+            return match.group(0)
+        return f'{marks} {words} {{#{label if marks == "#" else f"{label}_{anchor(words)}"}}}'
 
-    # Headings and links may contain code, so whole lines are read for them, and blocks of code are not.
+    def with_links(part, listed):
+        return re.sub(r'(?<!!)\[([^]]*)\]\(([^)\s]+)\)', lambda match: link(path, *match.groups(), listed), part)
+
+    # Blocks of code stay as they are.
     blocks = re.split(r'(^```.*?^```$|(?<=\n\n)(?:    [^\n]*\n)+)', text, flags=re.MULTILINE | re.DOTALL)
     for number in range(0, len(blocks), 2):
-        block = re.sub(r'^(#+) (.*)$', heading, blocks[number], flags=re.MULTILINE)
-        blocks[number] = re.sub(r'(?<!!)\[([^]]*)\]\(([^)\s]+)\)', lambda match: link(path, *match.groups(), listed), block)
+        before, mark, after = blocks[number].partition(LIST if is_index else '\0')
+        blocks[number] = re.sub(r'^(#+) (.*)$', heading, with_links(before, False) + mark + with_links(after, True), flags=re.MULTILINE)
     return ''.join(blocks)
 
 

@@ -2,6 +2,10 @@
 /// \file
 /// \ingroup topic_streams
 /// Devices: how many there are, what each can do, and which one is current on a thread.
+///
+/// A program begins here: `Device::count()` is 0 without a device or without a driver. Then streams are made on a device (stream.hpp).
+/// `Device{0}.name()` and `runnel info` say what it is. docs/testing-gpu-code.md shows how to have several devices on a machine without a
+/// GPU.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -3,6 +3,9 @@
 /// \ingroup topic_streams
 /// Streams. Work in one stream runs in the order of submission. Work in two streams has no order until an event or `wait_stream` gives it
 /// one.
+///
+/// docs/getting-started.md has a first program, docs/priorities.md explains urgent streams, docs/thread-safety.md says what two threads may
+/// do with one stream.
 #pragma once
 
 #include <runnel/detail/checking.hpp>

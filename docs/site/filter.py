@@ -124,7 +124,7 @@ def link(page, words, target, listed):
     if ROOT / 'examples' in path.parents:
         return f'<a href="{example_page(path)}">{words}</a>'
     if path == ROOT / 'include/runnel':
-        return f'<a href="modules.html">{words}</a>'
+        return f'<a href="reference.html">{words}</a>'
     place = path.relative_to(ROOT).as_posix()
     return f'`{place}`' if words in (place, name) else f'{words} (`{place}`)'
 

@@ -39,17 +39,24 @@ using HostSpace = Kokkos::DefaultHostExecutionSpace;
 using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::DefaultExecutionSpace, HostSpace>;
 
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space, kernels run at once in
-/// the calling thread; use launch() to enqueue them.** Returns a reference, valid as long as the stream keeps the instance; copying an
-/// instance takes ten times as long as this call. The first call for a stream creates the instance: on a device that takes 0.4 ms and
-/// memory. It leaves the thread's device and contexts as they were, and throws errc::capture while the stream is being captured. An
-/// instance of OpenMP has one thread (see set_host_threads()); Threads has only one instance.
+/// the calling thread.** So on a host space this call first waits for what launch() and copy_async() have enqueued on the stream: ask for
+/// the instance where the kernel is, after the copy. Use launch() to enqueue kernels instead, and Instance::exec() to wait for all that the
+/// stream has ahead. Nothing waits inside a host function, nor in a capture. Returns a reference, valid as long as the stream keeps the
+/// instance; copying an instance takes ten times as long as this call. The first call for a stream creates the instance: on a device that
+/// takes 0.4 ms and memory. It leaves the thread's device and contexts as they were, and throws errc::capture while the stream is being
+/// captured. An instance of OpenMP has one thread (see set_host_threads()); Threads has only one instance.
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> exec_space(StreamRef stream) {
   detail::check_space<E>();
   if constexpr (inline_space<E>) {
-    static_cast<void>(stream.native());  // throws if the stream was destroyed
     detail::require_kokkos();
+    if (detail::Work& work = detail::work_of(stream); work.is_unawaited()) detail::wait_for(work);
     return E{};
+  } else if constexpr (host_space<E>) {
+    const detail::KeptOf<E>& kept = detail::kept_instance<E>(stream);
+    if (kept.work->is_unawaited()) [[unlikely]]
+      detail::wait_for(*kept.work);
+    return *kept.exec;
   } else {
     return detail::instance<E>(stream);
   }
@@ -98,9 +105,14 @@ void launch(StreamRef stream, F function) {
     stream.record_event().synchronize();
     static_cast<void>(function(exec));
   } else {
+    const bool captured = stream.is_capturing();
     detail::Pending pending;
     detail::require_kokkos();
-    stream.launch_host_func(detail::Launched<E, F>{std::move(pending), detail::instance<E>(stream), std::move(function)});
+    const detail::KeptOf<E>& kept = detail::kept_instance<E>(stream);
+    if (captured) [[unlikely]]
+      stream.launch_host_func(detail::LaunchedInGraph<E, F>{stream, *kept.exec, std::move(function)});
+    else
+      stream.launch_host_func(detail::Launched<E, F>{std::move(pending), *kept.exec, std::move(function), detail::Counted{*kept.work}});
   }
 }
 
@@ -157,7 +169,7 @@ class ExecStream {
     return *own_;
   }
   void finish_kernels() const {
-    if constexpr (host_space<E>) exec().fence("runnel: an instance as a stream");
+    if constexpr (host_space<E>) detail::instance<E>(stream_).fence("runnel: an instance as a stream");
   }
 
   std::optional<Stream> own_;
@@ -191,8 +203,12 @@ class Instance : public Stream {
  public:
   /// Takes the stream; its instance is created at first use.
   explicit Instance(Stream stream) : Stream{std::move(stream)} {}
-  /// The stream's instance.
-  [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(*this); }
+  /// The stream's instance. On a host space, where kernels run at once in the calling thread, this first waits for all that the stream has
+  /// ahead. Nothing waits inside a host function, nor in a capture.
+  [[nodiscard]] detail::Given<E> exec() const {
+    if constexpr (!device_space<E>) detail::wait_for_stream(*this);
+    return exec_space<E>(*this);
+  }
 };
 
 /// Creates `count` instances on the current device, with the same options. They share nothing with each other or with Kokkos' own
@@ -236,7 +252,11 @@ CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src, Pageable
                 "copy_async: the views have different element types");
   static_assert(std::is_trivially_copyable_v<typename Dst::value_type>,
                 "copy_async: only trivially copyable elements can be moved as bytes");
-  return detail::copy_views(stream, dst, src, policy);
+  if (device_space<Kokkos::DefaultExecutionSpace> || !Kokkos::is_initialized()) return detail::copy_views(stream, dst, src, policy);
+  detail::Work& work = detail::work_of(stream);
+  const CopyResult result = detail::copy_views(stream, dst, src, policy);
+  if (result != CopyResult::nothing) detail::note_copy(work, stream);
+  return result;
 }
 
 namespace detail {

@@ -3,6 +3,7 @@
 /// stream is, and before Kokkos finalizes, because an instance must outlive neither (from Kokkos 5.1 on, Kokkos aborts the process).
 #pragma once
 
+#include <runnel/detail/kokkos_work.hpp>
 #include <runnel/detail/process_wide.hpp>
 #include <runnel/error.hpp>
 #include <runnel/stream.hpp>
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <concepts>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -90,6 +92,7 @@ struct Kept : runnel::detail::Attachment {
   virtual void drop() noexcept = 0;
 
   StreamRef stream;
+  Work* work = nullptr;  // of a host space: what the stream has ahead
 };
 
 /// All instances that must be gone when Kokkos finalizes. The process has one registry, so that each module knows the streams of the
@@ -103,7 +106,7 @@ struct Registry {
 };
 [[nodiscard]] inline Registry& registry() {
   static Registry& instance =
-      *static_cast<Registry*>(runnel::detail::process_wide("kokkos registry 1", []() -> void* { return new Registry; }));
+      *static_cast<Registry*>(runnel::detail::process_wide("kokkos registry 2", []() -> void* { return new Registry; }));
   return instance;
 }
 
@@ -139,6 +142,7 @@ inline void before_finalize() {
   Registry& all = registry();
   all.finalizing.store(true);
   wait_for_pending();
+  all_work().finalizing.store(true);
   {
     const std::lock_guard lock{all.mutex};
     for (Kept* each : all.kept) each->drop();
@@ -161,6 +165,7 @@ struct KeptOf final : Kept {
 
   static void destroy_with_stream(runnel::detail::Attachment* attachment) noexcept {
     KeptOf* const self = static_cast<KeptOf*>(attachment);
+    const Quiet quiet;
     const Pending held;  // not the lock: destroying a device's instance waits for the device, whose work may wait for the lock
     {
       const std::lock_guard lock{registry().mutex};
@@ -172,41 +177,32 @@ struct KeptOf final : Kept {
   std::optional<E> exec;
 };
 
-[[nodiscard]] inline runnel::detail::Attachment* find_attachment(const runnel::detail::StreamSlot& slot, const void* key) noexcept {
-  runnel::detail::Attachment* found = slot.attachments.load(__ATOMIC_ACQUIRE);
-  while (found != nullptr && found->key != key) found = found->next;
-  return found;
-}
-/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no attachment of the same key.
-inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment* attachment) noexcept {
-  attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
-  while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, __ATOMIC_RELEASE)) {
-  }
-}
-
 template <class E>
-[[nodiscard]] const E* find_instance(StreamRef stream) {
+[[nodiscard]] const KeptOf<E>* find_kept(StreamRef stream) {
   const runnel::detail::StreamSlot* const slot = runnel::detail::Access::slot(stream);
   if (!runnel::detail::is_live(slot, stream.id())) return nullptr;
   const auto* const found = static_cast<const KeptOf<E>*>(find_attachment(*slot, space_key<E>()));
-  return found != nullptr && found->exec ? &*found->exec : nullptr;
+  return found != nullptr && found->exec ? found : nullptr;
 }
 
 /// The stream's instance; `make()` constructs it if there is none. Second: whether `make()` was called.
 template <class Make, class E = std::invoke_result_t<Make&>>
-std::pair<const E&, bool> keep_instance(StreamRef stream, Make make) {
+std::pair<const KeptOf<E>&, bool> keep_instance(StreamRef stream, Make make) {
   static_cast<void>(stream.native());  // throws if the stream is gone
   Registry& all = registry();
   const std::lock_guard lock{all.mutex};
   require_kokkos();
-  if (const E* const found = find_instance<E>(stream)) return {*found, false};
+  if (const KeptOf<E>* const found = find_kept<E>(stream)) return {*found, false};
   if (!all.hooked) Kokkos::push_finalize_hook(before_finalize);
   all.hooked = true;
   all.kept.reserve(all.kept.size() + 1);
+  Work* const work = device_space<E> ? nullptr : &work_of(stream);
+  const Quiet quiet;  // a function in a stream may wait for the lock
   auto* const kept = new KeptOf<E>{stream, make()};
+  kept->work = work;
   all.kept.push_back(kept);
   attach(*runnel::detail::Access::slot(stream), kept);
-  return {*kept->exec, true};
+  return {*kept, true};
 }
 
 /// The live stream that keeps this instance; empty if there is none.
@@ -240,10 +236,14 @@ template <host_space E>
 }
 
 template <class E>
-[[nodiscard]] const E& instance(StreamRef stream) {
-  if (const E* const found = find_instance<E>(stream)) [[likely]]
+[[nodiscard]] const KeptOf<E>& kept_instance(StreamRef stream) {
+  if (const KeptOf<E>* const found = find_kept<E>(stream)) [[likely]]
     return *found;
   return keep_instance(stream, [&] { return make_instance<E>(stream, 1); }).first;
+}
+template <class E>
+[[nodiscard]] const E& instance(StreamRef stream) {
+  return *kept_instance<E>(stream).exec;
 }
 
 /// The type in which exec_space() returns an instance: a reference to the one that the stream keeps; Threads has none to keep.
@@ -276,13 +276,60 @@ template <device_space E>
     return Device{exec.hip_device()};
 }
 
-/// A function enqueued by launch(), with its instance. `pending` is destroyed last.
+/// A function enqueued by launch(), with its instance. `pending` is destroyed last, and `counted` first: a thread that gives the function
+/// up must not wait for it.
 template <class E, class F>
 struct Launched {
   Pending pending;
   E exec;
-  F function;
-  void operator()() { static_cast<void>(function(std::as_const(exec))); }
+  std::optional<F> function;
+  Counted counted;
+
+  void operator()() {
+    struct End {
+      Launched& self;
+      Quiet quiet{};
+      ~End() {
+        self.function.reset();  // what it holds may be a view, whose end is part of the work
+        self.counted.finish();
+      }
+    };
+    const End end{*this};
+    static_cast<void>((*function)(std::as_const(exec)));
+  }
+};
+
+/// A function that launch() has enqueued in a capture, with an instance of its own. The graph may outlive the stream and Kokkos.
+template <class E, class F>
+class LaunchedInGraph {
+ public:
+  LaunchedInGraph(StreamRef captured, const E& like, F function) : function_{std::move(function)} {
+    Registry& all = registry();
+    const std::lock_guard lock{all.mutex};
+    const Quiet quiet;
+    all.kept.reserve(all.kept.size() + 1);
+    instance_.reset(new KeptOf<E>{captured, independent_instance(std::type_identity<E>{}, like.concurrency())});
+    all.kept.push_back(instance_.get());
+    all_work().in_graphs.fetch_add(1);
+  }
+
+  /// @throws errc::not_permitted once Kokkos finalizes
+  void operator()() {
+    const Pending pending;  // the instance stays until this has ended
+    require_kokkos();
+    const Quiet quiet;
+    static_cast<void>(function_(std::as_const(*instance_->exec)));
+  }
+
+ private:
+  struct Unregister {
+    void operator()(KeptOf<E>* instance) const noexcept {
+      all_work().in_graphs.fetch_sub(1);
+      KeptOf<E>::destroy_with_stream(instance);
+    }
+  };
+  std::unique_ptr<KeptOf<E>, Unregister> instance_;
+  F function_;
 };
 
 }  // namespace detail

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What launch() and copy_async() have enqueued, so that Kokkos' own functions wait for it. Kokkos knows nothing of a stream whose kernels
+/// run as host functions. Without this, its fences and copies would be right on a device and wrong on host spaces.
+#pragma once
+
+#include <runnel/detail/process_wide.hpp>
+#include <runnel/error.hpp>
+#include <runnel/event.hpp>
+#include <runnel/stream.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::kokkos::detail {
+
+/// What was enqueued on one stream. The stream's attachment; never freed, but used again for another stream once nothing is left of it.
+struct Work : runnel::detail::Attachment {
+  Work(const void* kind, void (*end)(runnel::detail::Attachment*) noexcept) noexcept : Attachment{kind, end} {}
+  std::atomic<std::uint64_t> launched{0}, finished{0};  // functions of launch()
+  std::atomic<std::uint64_t> copied{0}, awaited_copies{0};
+  std::mutex mutex;                        // guards `last_copy`, and `copied` while it changes
+  std::shared_ptr<const Event> last_copy;  // the stream itself may be another library's, and gone
+  std::atomic<std::uint64_t> awaited{0};   // of launched + copied: a thread has waited for so many
+  std::atomic<runnel::detail::StreamSlot*> slot{nullptr};
+  std::atomic<std::uint64_t> id{0};  // of the stream; 0 once it has ended
+  Work* following = nullptr;
+
+  /// Whether the stream may have something ahead for which no thread has waited.
+  [[nodiscard]] bool is_unawaited() const noexcept {
+    return launched.load(std::memory_order_relaxed) + copied.load(std::memory_order_relaxed) != awaited.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool has_functions() const noexcept {
+    return finished.load(std::memory_order_acquire) != launched.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool has_copies() const noexcept {
+    return awaited_copies.load(std::memory_order_relaxed) != copied.load(std::memory_order_relaxed);
+  }
+};
+
+using BeginFence = decltype(Kokkos::Tools::Experimental::EventSet::begin_fence);
+using BeginDeepCopy = decltype(Kokkos::Tools::Experimental::EventSet::begin_deep_copy);
+
+/// The work of all streams. The process has one, so that a fence in one module waits for what others have launched. The name in all_work()
+/// must change with the layout of AllWork and Work.
+struct AllWork {
+  std::mutex mutex;
+  std::atomic<Work*> first{nullptr};  // nothing is ever removed from this list, so reading it takes no lock
+  std::atomic<bool> finalizing{false};
+  std::atomic<int> in_graphs{0};  // functions that a graph runs, on a stream that only its launch() knows
+  // Kokkos calls the callbacks of one tool. `found`: the tool that was there before; `latest`: the one that has taken our place since.
+  // `ours`: in one module of the process.
+  std::atomic<BeginFence> ours_fence{nullptr}, found_fence{nullptr}, latest_fence{nullptr};
+  std::atomic<BeginDeepCopy> ours_copy{nullptr}, found_copy{nullptr}, latest_copy{nullptr};
+};
+[[nodiscard]] inline AllWork& all_work() {
+  static AllWork& instance = *static_cast<AllWork*>(runnel::detail::process_wide("kokkos work 1", []() -> void* { return new AllWork; }));
+  return instance;
+}
+
+/// What the calling thread is doing, the same in all modules.
+struct OfThread {
+  int quiet = 0;  // its fences wait for no stream
+  bool passing_on = false;
+};
+[[nodiscard]] inline OfThread& of_thread() {
+  using Get = OfThread& (*)();
+  static const Get get = reinterpret_cast<Get>(runnel::detail::process_wide("kokkos thread 1", []() -> void* {
+    const Get own = []() -> OfThread& {
+      static thread_local constinit OfThread state;
+      return state;
+    };
+    return reinterpret_cast<void*>(own);
+  }));
+  return get();
+}
+/// While it lives, fences of this thread wait for no stream: Kokkos calls them where it makes and destroys instances.
+class Quiet {
+ public:
+  Quiet() { ++of_thread().quiet; }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+  ~Quiet() { --of_thread().quiet; }
+};
+
+/// Waits for all that the stream has ahead, where that is possible: not in a capture, nor inside a host function.
+inline void wait_for_stream(StreamRef stream) noexcept try {
+  if (!stream.is_capturing()) stream.record_event().synchronize();
+} catch (...) {  // the stream's next operation reports it
+}
+
+/// Whether the thread may wait for streams: not inside a host function, in a forked child, or while the process exits.
+[[nodiscard]] inline bool may_wait() noexcept try {
+  return of_thread().quiet == 0 && !runnel::detail::Access::ref(nullptr, 0).is_capturing();
+} catch (const Error& error) {
+  return error.code() == errc::invalid_handle;  // of no stream; the other reasons are found first
+}
+
+inline void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) noexcept {
+  for (std::uint64_t is = number.load(); is < to && !number.compare_exchange_weak(is, to);) {
+  }
+}
+
+/// Waits until what was enqueued so far has completed. Requires: may_wait().
+inline void wait_for_pending_work(Work& work) noexcept try {
+  const std::uint64_t launched = work.launched.load();
+  for (std::uint64_t count = work.finished.load(); count < launched; count = work.finished.load()) work.finished.wait(count);
+  std::uint64_t copied = 0;
+  std::shared_ptr<const Event> last;
+  {
+    const std::lock_guard lock{work.mutex};
+    copied = work.copied.load();
+    last = work.last_copy;
+  }
+  if (copied != work.awaited_copies.load()) last->synchronize();
+  raise(work.awaited_copies, copied);
+  raise(work.awaited, launched + copied);
+} catch (...) {  // the runtime failed; the stream's next operation reports it
+}
+inline void wait_for(Work& work) noexcept {
+  if (may_wait()) wait_for_pending_work(work);
+}
+
+/// Waits for all streams with functions, and on host spaces for those with copies. A device's fences wait for copies anyway, and its
+/// deep_copy() must wait for none. While there is a graph with functions of launch(), it waits for each Stream that this header has used.
+inline void wait_for_all_streams() noexcept {
+  constexpr bool is_device = std::is_constructible_v<Kokkos::DefaultExecutionSpace, native::stream>;
+  if (all_work().finalizing.load() || of_thread().quiet != 0) return;
+  const bool graphs = all_work().in_graphs.load() != 0;
+  for (Work* work = all_work().first.load(std::memory_order_acquire); work != nullptr; work = work->following) {
+    const bool pending = work->has_functions() || (!is_device && work->has_copies());
+    if ((graphs || pending) && !may_wait()) return;
+    if (pending) wait_for_pending_work(*work);
+    runnel::detail::StreamSlot* const slot = graphs ? work->slot.load() : nullptr;
+    if (slot != nullptr && slot->owned) wait_for_stream(runnel::detail::Access::ref(slot, work->id.load()));
+  }
+}
+
+/// Whether a fence of that name is one that orders anything with streams. On a device, too, a fence within these waits for the caller's
+/// instance only, and on a host space all of that instance's work has been done in the caller.
+[[nodiscard]] inline bool orders_streams(std::string_view fence) noexcept {
+  for (const std::string_view own :
+       {"runnel: ", "HostSpace fence", "Kokkos::View::initialization", "Kokkos::parallel_", "Kokkos::ThreadsInternal::"})
+    if (fence.starts_with(own)) return false;
+  return true;
+}
+[[nodiscard]] inline bool is_of_host(std::uint32_t device) noexcept {
+  using Kokkos::Tools::Experimental::DeviceType;
+  const DeviceType type = Kokkos::Tools::Experimental::identifier_from_devid(device).type;
+  return type == DeviceType::Serial || type == DeviceType::OpenMP || type == DeviceType::Threads;
+}
+
+/// Calls the tool whose place ours has taken. If that tool was set after us and calls us, the one that we found first is next.
+template <class Callback, class... Arguments>
+void pass_on(const std::atomic<Callback>& found, const std::atomic<Callback>& latest, Arguments... arguments) {
+  const bool outer = std::exchange(of_thread().passing_on, true);
+  const Callback next = (outer ? found : latest).load();
+  if (next != nullptr) next(arguments...);
+  of_thread().passing_on = outer;
+}
+inline void begin_fence(const char* name, std::uint32_t device, std::uint64_t* handle) {
+  if (is_of_host(device) && orders_streams(name)) wait_for_all_streams();
+  pass_on(all_work().found_fence, all_work().latest_fence, name, device, handle);
+}
+inline void begin_deep_copy(Kokkos::Tools::SpaceHandle to_space, const char* to_name, const void* to, Kokkos::Tools::SpaceHandle from_space,
+                            const char* from_name, const void* from, std::uint64_t bytes) {
+  wait_for_all_streams();
+  pass_on(all_work().found_copy, all_work().latest_copy, to_space, to_name, to, from_space, from_name, from, bytes);
+}
+
+template <class Callback>
+void chain(std::atomic<Callback>& ours, std::atomic<Callback>& found, std::atomic<Callback>& latest, Callback mine, Callback now,
+           void (*set)(Callback)) {
+  const bool first = ours.load() == nullptr;
+  if (now == ours.load() && !first) return;
+  latest.store(now);
+  if (first) {
+    found.store(now);
+    ours.store(mine);
+  }
+  set(ours.load());
+}
+/// Makes Kokkos call the two functions above, in front of the tool that is there. Requires: AllWork::mutex is held.
+inline void chain_callbacks() {
+  namespace tools = Kokkos::Tools::Experimental;
+  AllWork& all = all_work();
+  const auto now = tools::get_callbacks();
+  chain<BeginFence>(all.ours_fence, all.found_fence, all.latest_fence, begin_fence, now.begin_fence, tools::set_begin_fence_callback);
+  chain<BeginDeepCopy>(all.ours_copy, all.found_copy, all.latest_copy, begin_deep_copy, now.begin_deep_copy,
+                       tools::set_begin_deep_copy_callback);
+}
+
+[[nodiscard]] inline runnel::detail::Attachment* find_attachment(const runnel::detail::StreamSlot& slot, const void* key) noexcept {
+  runnel::detail::Attachment* found = slot.attachments.load(__ATOMIC_ACQUIRE);
+  while (found != nullptr && found->key != key) found = found->next;
+  return found;
+}
+/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no attachment of the same key.
+inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment* attachment) noexcept {
+  attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
+  while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, __ATOMIC_RELEASE)) {
+  }
+}
+
+[[nodiscard]] inline const void* work_key() {
+  static const void* const key = runnel::detail::process_wide("kokkos work of a stream 1", []() -> void* { return new char; });
+  return key;
+}
+/// A Work that belongs to no stream. Requires: AllWork::mutex is held.
+[[nodiscard]] inline Work* unused_work() {
+  AllWork& all = all_work();
+  for (Work* work = all.first.load(); work != nullptr; work = work->following)
+    if (work->id.load() == 0 && !work->has_functions()) return work;
+  // The stream has ended; what it had ahead still runs.
+  auto* const work = new Work{work_key(), [](runnel::detail::Attachment* ended) noexcept { static_cast<Work*>(ended)->id.store(0); }};
+  work->following = all.first.load();
+  all.first.store(work, std::memory_order_release);
+  return work;
+}
+/// What was enqueued on that stream. Requires: Kokkos is initialized.
+[[nodiscard]] inline Work& work_of(StreamRef stream) {
+  static_cast<void>(stream.native());  // throws if the stream is gone
+  runnel::detail::StreamSlot& slot = *runnel::detail::Access::slot(stream);
+  if (auto* const found = find_attachment(slot, work_key())) [[likely]]
+    return *static_cast<Work*>(found);
+  const std::lock_guard lock{all_work().mutex};
+  if (auto* const found = find_attachment(slot, work_key())) return *static_cast<Work*>(found);
+  chain_callbacks();
+  Work* const work = unused_work();
+  raise(work->awaited_copies, work->copied.load());  // of an earlier stream, whose memory nobody asks for any more
+  raise(work->awaited, work->launched.load() + work->copied.load());
+  work->slot.store(&slot);
+  work->id.store(stream.id());
+  attach(slot, work);
+  return *work;
+}
+
+/// Notes a copy that was enqueued on the stream.
+inline void note_copy(Work& work, StreamRef stream) noexcept try {
+  if (stream.is_capturing()) return;
+  auto copied = std::make_shared<const Event>(stream.record_event());
+  const std::lock_guard lock{work.mutex};
+  work.last_copy.swap(copied);
+  work.copied.fetch_add(1);
+} catch (...) {  // no memory for the event: then nothing is left to wait for
+  wait_for_stream(stream);
+}
+
+/// Counts a function of launch() until it has run and is destroyed, or is given up.
+class Counted {
+ public:
+  explicit Counted(Work& work) noexcept : work_{&work} { work.launched.fetch_add(1); }
+  Counted(Counted&& other) noexcept : work_{std::exchange(other.work_, nullptr)} {}
+  Counted& operator=(Counted&&) = delete;
+  ~Counted() { finish(); }
+  void finish() noexcept {
+    Work* const work = std::exchange(work_, nullptr);
+    if (work == nullptr) return;
+    work->finished.fetch_add(1, std::memory_order_release);
+    work->finished.notify_all();
+  }
+
+ private:
+  Work* work_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

@@ -13,8 +13,10 @@
 #include <runnel/current.hpp>
 #include <runnel/detail/kokkos_instances.hpp>
 #include <runnel/detail/kokkos_shapes.hpp>
+#include <runnel/detail/memory_range.hpp>
 #include <runnel/device.hpp>
 #include <runnel/event.hpp>
+#include <runnel/managed_buffer.hpp>
 #include <runnel/memory.hpp>
 #include <runnel/stream.hpp>
 
@@ -241,9 +243,9 @@ class [[nodiscard]] ExecGuard {
 
 /// Copies all elements of `src` to `dst` in stream order. It does not wait for the data to move, whatever host memory the views are in (for
 /// other policies see `Pageable`). Requires: the memory of both views stays allocated until the copy has completed. The views have the same
-/// extents and element type, and together their elements form rows with one stride: contiguous views, subviews of rows or columns, padded
-/// views.
-/// @throws errc::invalid_argument for different extents, and for layouts that would need a transposition
+/// extents and element type, and together their elements form rows with one stride, or planes of such rows: contiguous views, subviews of
+/// rows, columns, faces and blocks, padded views. Single elements with a stride are slow on a device.
+/// @throws errc::invalid_argument, with both views, for different extents, and for layouts that would need a transposition
 template <detail::KokkosView Dst, detail::KokkosView Src>
 CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src, Pageable policy = default_pageable()) {
   static_assert(Dst::rank() == Src::rank(), "copy_async: the views have different ranks");
@@ -260,21 +262,92 @@ CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src, Pageable
 }
 
 namespace detail {
+template <class T>
+using Elements = Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+template <class T>
+using Scalar = Kokkos::View<T, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+template <class V, std::size_t rank>
+concept KokkosViewOf = KokkosView<V> && V::rank()
+== rank;
+template <class R>
+concept Elementwise = !KokkosView<std::remove_cvref_t<R>> && runnel::detail::memory_range<std::remove_cvref_t<R>>;
+template <class R>
+using ElementOf = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
+}  // namespace detail
+///@{ The same with a vector, a span or a buffer on one side.
+template <detail::KokkosViewOf<1> Dst, detail::Elementwise R>
+CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from, Pageable policy = default_pageable()) {
+  return copy_async(stream, dst, detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), policy);
+}
+template <detail::Elementwise R, detail::KokkosViewOf<1> Src>
+CopyResult copy_async(StreamRef stream, R&& to, const Src& src, Pageable policy = default_pageable()) {
+  return copy_async(stream, detail::Elements<detail::ElementOf<std::remove_reference_t<R>>>(to.data(), to.size()), src, policy);
+}
+///@}
+///@{ The same with a variable of the caller on one side, and a view of rank 0 on the other. Requires: the variable lives until the copy has
+/// completed.
+template <detail::KokkosViewOf<0> Dst>
+CopyResult copy_async(StreamRef stream, const Dst& dst, const typename Dst::non_const_value_type& from,
+                      Pageable policy = default_pageable()) {
+  return copy_async(stream, dst, detail::Scalar<const typename Dst::non_const_value_type>(&from), policy);
+}
+template <detail::KokkosViewOf<0> Dst>
+CopyResult copy_async(StreamRef stream, const Dst& dst, typename Dst::non_const_value_type&& from, Pageable policy) = delete;
+template <detail::KokkosViewOf<0> Dst>
+CopyResult copy_async(StreamRef stream, const Dst& dst, typename Dst::non_const_value_type&& from) = delete;
+template <detail::KokkosViewOf<0> Src>
+CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, const Src& src, Pageable policy = default_pageable()) {
+  return copy_async(stream, detail::Scalar<typename Src::non_const_value_type>(&to), src, policy);
+}
+///@}
+
+namespace detail {
 using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
 }
 /// A Kokkos view of pinned memory that the view does not own. `T` is a type as of Kokkos::View: `pinned_view<float**>`.
 template <class T, class Layout = Kokkos::LayoutRight>
 using pinned_view = Kokkos::View<T, Layout, detail::PinnedSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-/// The buffer as a view. Requires: the buffer outlives the view. Call the buffer's record_use() after launching kernels that use it.
+namespace detail {
+using ManagedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedSpace, Kokkos::HostSpace>;
 template <class T>
+concept Element = !Kokkos::is_execution_space_v<T>;  // view<E>(...) names a space, which is no element of a buffer
+template <class T, class Space>
+using Unmanaged = Kokkos::View<T*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+}  // namespace detail
+///@{ The buffer as a view. Requires: the buffer outlives the view. Call the buffer's record_use() after launching kernels that use it.
+template <detail::Element T>
 [[nodiscard]] pinned_view<T*> view(PinnedBuffer<T>& buffer) {
   return pinned_view<T*>(buffer.data(), buffer.size());
 }
-/// The buffer as a view for kernels of a space. Requires: the buffer outlives the view.
+template <detail::Element T>
+[[nodiscard]] pinned_view<const T*> view(const PinnedBuffer<T>& buffer) {
+  return pinned_view<const T*>(buffer.data(), buffer.size());
+}
+///@}
+///@{ The memory as a view for kernels of a space. Requires: the memory outlives the view.
+template <execution_space E = DefaultSpace, class T>
+[[nodiscard]] auto view(DeviceSpan<T> span) {
+  return detail::Unmanaged<T, typename E::memory_space>(span.data(), span.size());
+}
 template <execution_space E = DefaultSpace, class T>
 [[nodiscard]] auto view(DeviceBuffer<T>& buffer) {
-  return Kokkos::View<T*, typename E::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(buffer.data(), buffer.size());
+  return view<E>(buffer.span());
 }
+template <execution_space E = DefaultSpace, class T>
+[[nodiscard]] auto view(const DeviceBuffer<T>& buffer) {
+  return view<E>(buffer.span());
+}
+///@}
+///@{ The buffer as a view for kernels and for the host. Requires: the buffer outlives the view.
+template <detail::Element T>
+[[nodiscard]] auto view(ManagedBuffer<T>& buffer) {
+  return detail::Unmanaged<T, detail::ManagedSpace>(buffer.data(), buffer.size());
+}
+template <detail::Element T>
+[[nodiscard]] auto view(const ManagedBuffer<T>& buffer) {
+  return detail::Unmanaged<const T, detail::ManagedSpace>(buffer.data(), buffer.size());
+}
+///@}
 
 }  // namespace runnel::inline RUNNEL_ABI::kokkos

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between views.
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
 #include "support.hpp"
 
 namespace {
@@ -95,6 +101,84 @@ TEST(KokkosCopies, FaceOfACube) {
       for (int k = 0; k < 6; ++k) EXPECT_EQ(back(i, j, k), j == 1 || j == 2 ? cube(i, j, k) : 0);
 }
 
+template <class Layout>
+void copy_blocks_and_faces() {
+  Stream s;
+  const Host<int***, Layout> cube("cube", 6, 7, 8);
+  const Kokkos::View<int***, Layout, typename Space::memory_space> device("device", 6, 7, 8);
+  for (int i = 0; i < 6 * 7 * 8; ++i) cube.data()[i] = i + 1;
+  const std::pair a{1, 5}, b{1, 6}, c{2, 7};
+  const auto check = [&](const auto& part) {
+    const Host<int***, Layout> back("back", 6, 7, 8);
+    copy_async(s, part(device), part(cube));
+    copy_async(s, part(back), part(device));
+    s.synchronize();
+    const auto to = part(back), from = part(cube);
+    ASSERT_GT(from.size(), 0U);
+    for (std::size_t i = 0; i < from.extent(0); ++i)
+      for (std::size_t j = 0; j < from.extent(1); ++j)
+        for (std::size_t k = 0; k < from.extent(2); ++k) ASSERT_EQ(to.access(i, j, k), from.access(i, j, k)) << i << ", " << j << ", " << k;
+    int copied = 0;
+    for (std::size_t i = 0; i < back.size(); ++i) copied += back.data()[i] != 0;
+    EXPECT_EQ(static_cast<std::size_t>(copied), from.size()) << "something beside the part was written";
+  };
+  check([&](const auto& view) { return Kokkos::subview(view, a, b, c); });
+  check([&](const auto& view) { return Kokkos::subview(view, std::pair{0, 1}, b, c); });
+  check([&](const auto& view) { return Kokkos::subview(view, a, std::pair{6, 7}, c); });
+  check([&](const auto& view) { return Kokkos::subview(view, a, b, std::pair{0, 1}); });
+}
+TEST(KokkosCopies, BlocksAndHalosOfLayoutRight) { copy_blocks_and_faces<Kokkos::LayoutRight>(); }
+TEST(KokkosCopies, BlocksAndHalosOfLayoutLeft) { copy_blocks_and_faces<Kokkos::LayoutLeft>(); }
+
+TEST(KokkosCopies, VectorsAndVariables) {
+  Stream s;
+  std::vector<int> from(100, 6), to(100);
+  const Data<int*> x("x", 100);
+  const Data<int> one("one");
+  const int value = 8;
+  int back = 0;
+  copy_async(s, x, from);
+  copy_async(s, to, x);
+  copy_async(s, one, value);
+  copy_async(s, back, one);
+  s.synchronize();
+  EXPECT_EQ(to, from);
+  EXPECT_EQ(back, 8);
+  EXPECT_EQ(code_of([&] { return copy_async(s, x, std::span{from}.first(50)); }), errc::invalid_argument);
+}
+
+TEST(KokkosCopies, RefusalsNameBothViews) {
+  Stream s;
+  const Host<int*> both("both", 10);
+  try {
+    copy_async(s, Kokkos::subview(both, std::pair{0, 6}), Kokkos::subview(both, std::pair{3, 9}));
+    FAIL() << "the memory overlaps";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string{error.what()}.find("'both' (6) from 'both' (6)"), std::string::npos) << error.what();
+  }
+}
+
+TEST(KokkosCopies, ViewsOfSpansConstAndManagedBuffers) {
+  Stream s;
+  DeviceBuffer<int> device{100, s};
+  const DeviceBuffer<int>& read_only = device;
+  const PinnedBuffer<int> pinned{100};
+  static_assert(std::is_same_v<decltype(kokkos::view<Space>(read_only))::value_type, const int>);
+  static_assert(std::is_same_v<decltype(kokkos::view(pinned))::value_type, const int>);
+  EXPECT_EQ(kokkos::view(pinned).data(), pinned.data());
+  const Data<int*> part = kokkos::view<Space>(device.span().subspan(40, 20));
+  EXPECT_EQ(part.data(), device.data() + 40);
+  enqueue_affine(s, part, 0, 3);
+  std::vector<int> back(20);
+  copy_async(s, back, kokkos::view<Space>(read_only.span().subspan(40, 20)));
+  s.synchronize();
+  EXPECT_EQ(back, std::vector<int>(20, 3));
+  ManagedBuffer<int> managed{100};
+  const ManagedBuffer<int>& seen = managed;
+  kokkos::view(managed)(99) = 4;
+  EXPECT_EQ(kokkos::view(seen)(99), 4);
+}
+
 TEST(KokkosCopies, SmallestViews) {
   Stream s;
   const Host<int> one("one"), back("back");
@@ -116,9 +200,9 @@ TEST(KokkosCopies, UnsupportedCopiesAreRefusedUpFront) {
   EXPECT_EQ(code_of([&] { return copy_async(s, turned, a); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return copy_async(s, Host<int**>("b", 5, 4), a); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return copy_async(s, Host<int**>("b", 4, 6), a); }), errc::invalid_argument);
-  const Host<int***> cube("cube", 4, 5, 6), other("other", 4, 5, 6);
-  const auto inner = [](const auto& view) { return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, std::pair{2, 4}); };
-  EXPECT_EQ(code_of([&] { return copy_async(s, inner(cube), inner(other)); }), errc::invalid_argument);
+  const Host<int****> four("four", 4, 5, 6, 7), other("other", 4, 5, 6, 7);
+  const auto inner = [](const auto& view) { return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, std::pair{2, 4}, std::pair{1, 5}); };
+  EXPECT_EQ(code_of([&] { return copy_async(s, inner(four), inner(other)); }), errc::invalid_argument);
   s.synchronize();
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 5; ++j) EXPECT_EQ(turned(i, j), 0);

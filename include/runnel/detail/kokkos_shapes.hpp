@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The common shape of two Kokkos views in memory, for copies: one run of bytes, or rows of bytes.
+/// The common shape of two Kokkos views in memory, for copies: one run of bytes, rows of bytes, or planes of rows.
 #pragma once
 
 #include <runnel/copy.hpp>
+#include <runnel/error.hpp>
 #include <runnel/stream.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -55,28 +56,50 @@ template <class Dst, class Src>
   return shape;
 }
 
+/// Copies rows of `width` bytes, of which there are the given dimensions. `size`: of an element, in which strides are counted.
+inline CopyResult copy_rows(StreamRef stream, void* to, const void* from, std::size_t width, std::size_t size, const Dimension* dimensions,
+                            std::size_t count, Pageable policy) {
+  if (count == 0) return copy_bytes(stream, to, from, width, policy);
+  const Dimension& rows = dimensions[0];
+  const std::size_t to_row = rows.to_stride * size, from_row = rows.from_stride * size;
+  if (count == 1) return copy_2d(stream, to, to_row, from, from_row, width, rows.count, policy);
+  const Dimension& slices = dimensions[1];
+  return copy_3d(stream, to, {to_row, slices.to_stride * size}, from, {from_row, slices.from_stride * size},
+                 {width, rows.count, slices.count}, policy);
+}
+
+/// Whether the dimensions are in one order on both sides: none lies within the span of an inner one.
+[[nodiscard]] inline bool is_nested(const Shape& shape) noexcept {
+  for (std::size_t i = 1; i < shape.rank; ++i) {
+    const Dimension &inner = shape.dimensions[i - 1], &outer = shape.dimensions[i];
+    if (outer.to_stride < inner.count * inner.to_stride || outer.from_stride < inner.count * inner.from_stride) return false;
+  }
+  return true;
+}
+
+template <class Dst, class Src>
+[[noreturn]] void refuse_views(const Dst& dst, const Src& src, const char* reason) {
+  runnel::detail::throw_invalid_argument("copy a Kokkos view", (in_words(dst) + " from " + in_words(src) + ": " + reason).c_str());
+}
+
 template <class Dst, class Src>
 CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable policy) {
-  constexpr const char* operation = "copy a Kokkos view";
   constexpr std::size_t size = sizeof(typename Dst::value_type);
   for (unsigned i = 0; i < Dst::rank(); ++i)
-    if (dst.extent(i) != src.extent(i))
-      runnel::detail::throw_invalid_argument(operation, ("the extents differ: " + in_words(dst) + " from " + in_words(src)).c_str());
+    if (dst.extent(i) != src.extent(i)) refuse_views(dst, src, "the extents differ");
   if (dst.size() == 0) return CopyResult::nothing;
   const Shape shape = shape_of(dst, src);
-  const Dimension &inner = shape.dimensions[0], &outer = shape.dimensions[1];
-  const bool runs = shape.rank == 0 || (inner.to_stride == 1 && inner.from_stride == 1);
-  if (shape.rank <= 1 && runs) return copy_bytes(stream, dst.data(), src.data(), (shape.rank == 0 ? 1 : inner.count) * size, policy);
-  if (shape.rank == 1)  // single elements with a stride
-    return copy_2d(stream, dst.data(), inner.to_stride * size, src.data(), inner.from_stride * size, size, inner.count, policy);
-  if (shape.rank == 2 && runs)
-    return copy_2d(stream, dst.data(), outer.to_stride * size, src.data(), outer.from_stride * size, inner.count * size, outer.count,
-                   policy);
-  runnel::detail::throw_invalid_argument(
-      operation, (in_words(dst) + " from " + in_words(src) +
-                  ": together they are no rows of contiguous elements with one stride. Copy between views of one layout, and transpose or "
-                  "gather with a kernel")
-                     .c_str());
+  const Dimension& inner = shape.dimensions[0];
+  const std::size_t runs = shape.rank > 0 && inner.to_stride == 1 && inner.from_stride == 1 ? 1 : 0;  // dimensions within a row
+  if (!is_nested(shape)) refuse_views(dst, src, "their layouts differ. Copy between views of one layout, and transpose with a kernel");
+  if (shape.rank > runs + 2) refuse_views(dst, src, "together they have more than rows and planes of rows. Copy them in parts");
+  try {
+    return copy_rows(stream, dst.data(), src.data(), (runs == 1 ? inner.count : 1) * size, size, shape.dimensions.data() + runs,
+                     shape.rank - runs, policy);
+  } catch (const Error& error) {
+    if (error.code() == errc::invalid_argument) refuse_views(dst, src, error.what());
+    throw;
+  }
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

@@ -320,10 +320,9 @@ template <detail::Element T>
 [[nodiscard]] pinned_view<T*> view(PinnedBuffer<T>& buffer) {
   return pinned_view<T*>(buffer.data(), buffer.size());
 }
-template <detail::Element T>
-[[nodiscard]] pinned_view<const T*> view(const PinnedBuffer<T>& buffer) {
-  return pinned_view<const T*>(buffer.data(), buffer.size());
-}
+template <template <class> class Buffer, class T>
+requires std::same_as<Buffer<T>, PinnedBuffer<T>>  // deduced as a whole: for view<E>(...), clang 14 would make a PinnedBuffer<E>
+[[nodiscard]] pinned_view<const T*> view(const Buffer<T>& buffer) { return pinned_view<const T*>(buffer.data(), buffer.size()); }
 ///@}
 ///@{ The memory as a view for kernels of a space. Requires: the memory outlives the view.
 template <execution_space E = DefaultSpace, class T>
@@ -344,10 +343,9 @@ template <detail::Element T>
 [[nodiscard]] auto view(ManagedBuffer<T>& buffer) {
   return detail::Unmanaged<T, detail::ManagedSpace>(buffer.data(), buffer.size());
 }
-template <detail::Element T>
-[[nodiscard]] auto view(const ManagedBuffer<T>& buffer) {
-  return detail::Unmanaged<const T, detail::ManagedSpace>(buffer.data(), buffer.size());
-}
+template <template <class> class Buffer, class T>
+requires std::same_as<Buffer<T>, ManagedBuffer<T>>
+[[nodiscard]] auto view(const Buffer<T>& buffer) { return detail::Unmanaged<const T, detail::ManagedSpace>(buffer.data(), buffer.size()); }
 ///@}
 
 }  // namespace runnel::inline RUNNEL_ABI::kokkos

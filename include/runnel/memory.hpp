@@ -7,9 +7,11 @@
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
 #include <runnel/detail/owned_array.hpp>
+#include <runnel/detail/refused.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/pinned_pool.hpp>
 #include <runnel/stream.hpp>
+#include <runnel/stream_ordered_resource.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -28,10 +30,12 @@ namespace detail {
 [[nodiscard]] void* allocate_pinned(std::size_t bytes, bool write_combined);
 void free_pinned(void* pointer) noexcept;
 [[nodiscard]] void* mapped_pointer(void* pointer, Device device);
-[[nodiscard]] void* allocate_device(StreamRef stream, std::size_t bytes);
+/// From the resource, if there is one, else from the device's own memory.
+[[nodiscard]] void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource = nullptr);
 /// Adds the stream to `others`, which free_device() takes.
 void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream);
-void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept;
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others,
+                 const SharedResource& resource) noexcept;
 /// Ends the use by all streams, without a free.
 void release_device(StreamRef owner, std::vector<StreamRef>& others);
 /// Makes `stream` the owner. The former owner becomes one of `others`.
@@ -45,11 +49,12 @@ struct PinnedOwner {
 };
 struct DeviceOwner {
   static constexpr MemoryKind kind = MemoryKind::device;
-  void free(void* pointer, std::size_t bytes) noexcept { free_device(pointer, bytes, stream_, device_, others_); }
+  void free(void* pointer, std::size_t bytes) noexcept { free_device(pointer, bytes, stream_, device_, others_, resource_); }
 
   StreamRef stream_ = Access::ref(nullptr, 0);
   int device_ = -1;
   std::vector<StreamRef> others_;
+  SharedResource resource_;  // null: the device's own memory
 };
 
 /// T is U, or U with const added: what a span of U converts to.
@@ -126,8 +131,8 @@ class PinnedBuffer : public detail::OwnedHostArray<T, detail::PinnedOwner> {
 /// Owns `size()` elements of device memory, uninitialised. It is allocated and freed in the order of a stream: work submitted to that
 /// stream after the constructor may use the memory, and the memory is freed after the work submitted to it before the destructor. Order
 /// other streams by events, and name them with record_stream(), so that the memory is freed after their work too. A stream may be destroyed
-/// before its buffers. A buffer that was moved from is empty: it has no elements, and no stream until it gets one by set_stream() or
-/// resize().
+/// before its buffers. A buffer that was moved from is empty: it has no elements, no resource, and no stream until it gets one by
+/// set_stream() or resize().
 template <class T>
 class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   using Array = detail::OwnedArray<T, detail::DeviceOwner>;
@@ -137,11 +142,23 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   DeviceBuffer() noexcept = default;
   /// `size` elements on the stream's device. @throws errc::out_of_memory
   explicit DeviceBuffer(std::size_t size, StreamRef stream = current_stream())
-      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))), size, {stream, stream.device().ordinal(), {}}} {}
-  /// As many elements as `other` has, on the stream's device, and a copy of them, enqueued in the stream. Requires: what writes `other`
-  /// comes before in that stream or by an event, and `other` is freed after the copy: name the stream with other.record_stream() if it is
-  /// not the other's own. @throws errc::out_of_memory
-  DeviceBuffer(const DeviceBuffer& other, StreamRef stream) : DeviceBuffer{other.size(), stream} { copy_front(other, stream); }
+      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))), size, {stream, stream.device().ordinal(), {}, {}}} {}
+  /// `size` elements from a resource of your own: a StreamOrderedResource, which the buffer keeps a copy of until the block is given back,
+  /// or a std::ref or std::shared_ptr to one. Requires: its memory is memory of the stream's device; what std::ref refers to outlives the
+  /// block. docs/memory.md says when and how the resource is called. @throws what the resource throws
+  template <detail::ResourceHandle R>
+  explicit DeviceBuffer(std::size_t size, R resource, StreamRef stream = current_stream())
+      : DeviceBuffer{size, detail::keep_resource(std::move(resource)), stream} {}
+  template <class R>
+  requires(!detail::ResourceHandle<R>) DeviceBuffer
+      RUNNEL_REFUSED("a resource has allocate(stream, bytes, alignment) and deallocate(stream, pointer, bytes, alignment)", std::size_t, R,
+                     StreamRef);
+  /// As many elements as `other` has, from the same resource, on the stream's device, and a copy of them, enqueued in the stream. Requires:
+  /// what writes `other` comes before in that stream or by an event, and `other` is freed after the copy: name the stream with
+  /// other.record_stream() if it is not the other's own. @throws errc::out_of_memory
+  DeviceBuffer(const DeviceBuffer& other, StreamRef stream) : DeviceBuffer{other.size(), other.resource_, stream} {
+    copy_front(other, stream);
+  }
 
   ///@{ A view for kernels and copies.
   [[nodiscard]] DeviceSpan<T> span() noexcept { return {this->data(), this->size()}; }
@@ -165,18 +182,19 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
     this->device_ = stream.device().ordinal();
     this->stream_ = stream;
   }
-  /// Changes the number of elements. They move to another block: the first ones keep their values, new ones are uninitialised, and pointers
-  /// into the buffer are not valid any more. Allocating, copying and freeing go into the order of stream(), or of the current stream if
-  /// there is none; nothing waits. If it throws, the buffer is as it was. @throws errc::out_of_memory
+  /// Changes the number of elements. They move to another block of the same resource: the first ones keep their values, new ones are
+  /// uninitialised, and pointers into the buffer are not valid any more. Allocating, copying and freeing go into the order of stream(), or
+  /// of the current stream if there is none; nothing waits. If it throws, the buffer is as it was. @throws errc::out_of_memory
   void resize(std::size_t size) {
     if (size == this->size() && this->stream_.id() != 0) return;
     const StreamRef stream = this->stream_.id() != 0 ? this->stream_ : current_stream();
-    DeviceBuffer fresh{size, stream};
+    DeviceBuffer fresh{size, this->resource_, stream};
     fresh.copy_front(*this, stream);
     *this = std::move(fresh);
   }
   /// Gives the elements to the caller. This buffer is empty afterwards. The caller frees the block after all work that uses it, with
-  /// `DeviceResource{device}.deallocate(stream, span.data(), span.size_bytes())`. An empty span if there are no elements.
+  /// `DeviceResource{device}.deallocate(stream, span.data(), span.size_bytes())`, or gives it back to the resource that it came from, with
+  /// the alignment 256. An empty span if there are no elements.
   [[nodiscard]] DeviceSpan<T> release() {
     const DeviceSpan<T> released = span();
     if (!released.empty()) detail::release_device(this->stream_, this->others_);
@@ -185,6 +203,10 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   }
 
  private:
+  DeviceBuffer(std::size_t size, const detail::SharedResource& resource, StreamRef stream)
+      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T)), resource.get()),
+              size,
+              {stream, stream.device().ordinal(), {}, resource}} {}
   void copy_front(const DeviceBuffer& from, StreamRef stream) {
     const std::size_t bytes = std::min(from.size(), this->size()) * sizeof(T);
     detail::copy_known(stream, this->data(), MemoryKind::device, from.data(), MemoryKind::device, bytes, Pageable::stage);

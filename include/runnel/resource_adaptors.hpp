@@ -2,53 +2,98 @@
 /// \file
 /// \ingroup topic_memory
 /// Resources that allocate in stream order, of any library: adaptors that limit, count and log what they allocate, and a form of runnel's
-/// own resource that takes other libraries' streams. This header is not part of runnel.hpp.
+/// own resource that takes native streams. This header is not part of runnel.hpp.
 #pragma once
 
 #include <runnel/device_resource.hpp>
 #include <runnel/error.hpp>
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
+#include <runnel/stream_ordered_resource.hpp>
 
 #include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
-template <class R, class S>
-concept AllocatesOn = requires(R& resource, S stream, void* pointer, std::size_t size) {
-  { resource.allocate(stream, size, size) } -> std::convertible_to<void*>;
-  resource.deallocate(stream, pointer, size, size);
+/// A native stream, or another library's view of one, as cuda::stream_ref.
+template <class S>
+concept NamesStream = std::convertible_to<const S&, native::stream> || requires(const S& stream) {
+  { stream.get() } -> std::convertible_to<native::stream>;
 };
+template <NamesStream S>
+[[nodiscard]] native::stream handle_of(const S& stream) {
+  if constexpr (std::convertible_to<const S&, native::stream>)
+    return stream;
+  else
+    return stream.get();
+}
 }  // namespace detail
 
-/// A resource with `allocate(stream, bytes, alignment)` and `deallocate(stream, pointer, bytes, alignment)`, which take a StreamRef or the
-/// native stream, as CCCL's and RMM's take it.
-template <class R>
-concept StreamOrderedResource = detail::AllocatesOn<R, StreamRef> || detail::AllocatesOn<R, native::stream>;
+/// runnel's own resource for code that has other libraries' streams, such as CCCL's and RMM's containers: a DeviceResource that takes
+/// native streams and views of them. It is a small value that owns nothing. CCCL asks of a resource, besides, which memory it gives: a
+/// class derived from this one has `friend void get_property(const Mine&, cuda::mr::device_accessible) noexcept {}`.
+class NativeDeviceResource {
+ public:
+  static constexpr std::size_t max_alignment = DeviceResource::max_alignment;  ///< bytes
 
-/// Allocates from any such resource. @throws what the resource throws
-template <StreamOrderedResource R>
-[[nodiscard]] void* allocate_from(R& resource, StreamRef stream, std::size_t bytes, std::size_t alignment) {
-  if constexpr (detail::AllocatesOn<R, StreamRef>)
-    return resource.allocate(stream, bytes, alignment);
-  else
-    return resource.allocate(stream.native(), bytes, alignment);
-}
-/// Gives the block back. @throws what the resource throws
-template <StreamOrderedResource R>
-void deallocate_to(R& resource, StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
-  if constexpr (detail::AllocatesOn<R, StreamRef>)
-    resource.deallocate(stream, pointer, bytes, alignment);
-  else
-    resource.deallocate(stream.native(), pointer, bytes, alignment);
-}
+  /// The memory of `device`.
+  explicit constexpr NativeDeviceResource(Device device) noexcept : resource_{device} {}
+
+  /// As DeviceResource::allocate().
+  template <detail::NamesStream S>
+  [[nodiscard]] void* allocate(const S& stream, std::size_t bytes, std::size_t alignment = max_alignment) const {
+    return resource_.allocate(StreamRef::from_native(detail::handle_of(stream), device()), bytes, alignment);
+  }
+  /// As DeviceResource::deallocate().
+  template <detail::NamesStream S>
+  void deallocate(const S& stream, void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const {
+    resource_.deallocate(StreamRef::from_native(detail::handle_of(stream), device()), pointer, bytes, alignment);
+  }
+  /// Memory that every stream may use when the call returns. Waits for the device's default stream. @throws as allocate()
+  [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = max_alignment) const {
+    const StreamRef stream = device().default_stream();
+    void* const block = resource_.allocate(stream, bytes, alignment);
+    try {
+      stream.synchronize();
+      return block;
+    } catch (...) {
+      resource_.deallocate(stream, block, bytes, alignment);
+      throw;
+    }
+  }
+  /// Gives the block back behind the work of the device's default stream so far. Requires: no other stream's work uses it any more.
+  void deallocate_sync(void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const {
+    resource_.deallocate(device().default_stream(), pointer, bytes, alignment);
+  }
+
+  ///@{ The same in the words of CCCL until 3.0 and RMM until 25.
+  template <detail::NamesStream S>
+  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, const S& stream) const {
+    return allocate(stream, bytes, alignment);
+  }
+  template <detail::NamesStream S>
+  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment, const S& stream) const {
+    deallocate(stream, pointer, bytes, alignment);
+  }
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = max_alignment) const { return allocate_sync(bytes, alignment); }
+  void deallocate(void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const {
+    deallocate_sync(pointer, bytes, alignment);
+  }
+  ///@}
+  /// The device whose memory it is.
+  [[nodiscard]] constexpr Device device() const noexcept { return resource_.device(); }
+
+  friend constexpr bool operator==(const NativeDeviceResource&, const NativeDeviceResource&) noexcept = default;
+
+ private:
+  DeviceResource resource_;
+};
 
 /// Never lets more than `limit` bytes be allocated at a time. Copies share the limit and the bytes in use.
 template <StreamOrderedResource R>

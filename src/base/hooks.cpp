@@ -66,6 +66,9 @@ void ToldOperation::end() noexcept {
   tell(event_);
 }
 
+Untold::Untold() noexcept { ++depth; }
+Untold::~Untold() { --depth; }
+
 void set_trace_hook(Hook hook) noexcept {
   trace_hook.store(hook, std::memory_order_release);
   set_observer(observer_trace, hook != nullptr);

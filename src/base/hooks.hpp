@@ -52,6 +52,15 @@ class ToldOperation {
   };
 };
 
+/// While it lives, nothing is told that the thread does: it is a part of something that is told of at another place.
+class Untold {
+ public:
+  Untold() noexcept;
+  Untold(const Untold&) = delete;
+  Untold& operator=(const Untold&) = delete;
+  ~Untold();
+};
+
 /// An allocation outside every stream's order.
 class ToldAllocation {
  public:

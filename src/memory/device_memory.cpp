@@ -11,6 +11,7 @@
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/recorded_uses.hpp"
+#include "memory/resource_calls.hpp"
 #include "memory/waiting_frees.hpp"
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
@@ -81,7 +82,10 @@ struct FreeRequest {
   StreamUse own;
   std::vector<StreamRef>& others;
   RecordedUses& recorded;
+  std::size_t bytes;
+  const SharedResource& resource;  // null: the device's own memory
 
+  [[nodiscard]] StreamRef owner() const noexcept { return Access::ref(own.slot, own.id); }
   [[nodiscard]] bool has_others() const noexcept { return !others.empty() || !recorded.empty(); }
   /// Whether the predicate holds for one of the other users.
   template <class Predicate>
@@ -93,18 +97,32 @@ struct FreeRequest {
 
 [[nodiscard]] bool is_captured(const HeldStream& stream) noexcept { return capture_state(stream.handle()) == CaptureState::active; }
 
+/// A stream to enqueue a free on. The view is for a resource only.
+struct FreeingStream {
+  native::stream handle;
+  StreamRef view;
+};
+
 /// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them.
-[[nodiscard]] bool free_on(native::stream stream, const FreeRequest& request, InCapture in_capture) noexcept {
-  if (request.any_other([&](StreamRef user) { return !make_wait(stream, use_of(user), in_capture); })) return false;
+[[nodiscard]] bool free_on(const FreeingStream& stream, const FreeRequest& request, InCapture in_capture) noexcept {
+  if (request.any_other([&](StreamRef user) { return !make_wait(stream.handle, use_of(user), in_capture); })) return false;
+  if (request.resource) [[unlikely]] {
+    give_back_to(*request.resource, stream.view, request.pointer, request.bytes);
+    return true;
+  }
   const RelaxedCapture relaxed{if_captures_met()};
-  succeeded_or_note_capture(backend::free_async(request.pointer, stream));
+  succeeded_or_note_capture(backend::free_async(request.pointer, stream.handle));
   return true;
 }
 
 /// Enqueues the free on a stream of the library's own, behind the work of all users.
-[[nodiscard]] bool free_on_own_stream(const FreeRequest& request) noexcept {
-  const native::stream own = take_own_stream(request.device);
-  return own != nullptr && make_wait(own, request.own, InCapture::never) && free_on(own, request, InCapture::never);
+[[nodiscard]] bool free_on_own_stream(const FreeRequest& request) noexcept try {
+  FreeingStream own{take_own_stream(request.device), request.owner()};
+  if (own.handle == nullptr) return false;
+  if (request.resource) own.view = view_own_stream(own.handle, request.device);
+  return make_wait(own.handle, request.own, InCapture::never) && free_on(own, request, InCapture::never);
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 /// Enqueues the free behind the work of all streams that use the memory, and ends the use of the stream which it was allocated on. If there
@@ -115,9 +133,10 @@ struct FreeRequest {
     std::optional<ScopedDevice> on;
     if (held.is_default()) on.emplace(request.device, ScopedDevice::no_throw);
     if (!held.is_reachable()) return false;
-    if (!request.has_others()) return free_on(held.handle(), request, InCapture::allowed);
+    if (!request.has_others()) return free_on({held.handle(), request.owner()}, request, InCapture::allowed);
     // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
-    if (is_captured(held) ? !free_on(held.handle(), request, InCapture::allowed) : !free_on_own_stream(request)) return false;
+    const FreeingStream own{held.handle(), request.owner()};
+    if (is_captured(held) ? !free_on(own, request, InCapture::allowed) : !free_on_own_stream(request)) return false;
   } else if (!free_on_own_stream(request)) {
     return false;
   }
@@ -138,16 +157,25 @@ void free_after_wait(const FreeRequest& request) noexcept {
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
     if (i == request.device || request.has_others()) is_complete = wait_for_device(i) && is_complete;
+  if (!is_complete) return;
+  if (request.resource) return give_back_to(*request.resource, default_stream_of(request.device), request.pointer, request.bytes);
   const ScopedDevice on{request.device, ScopedDevice::no_throw};
-  if (is_complete) succeeded_or_note_capture(backend::free_device(request.pointer));
+  succeeded_or_note_capture(backend::free_device(request.pointer));
+}
+
+/// The request as one that waits. @throws std::bad_alloc
+[[nodiscard]] WaitingFreeList waiting_free(const FreeRequest& request) {
+  std::vector<PendingUse> uses{{request.own}};
+  for (const StreamRef user : request.others) uses.push_back({use_of(user)});
+  for (const auto& entry : request.recorded) uses.push_back({use_of(entry.second)});
+  WaitingFreeList made;
+  made.push_back({request.pointer, request.device, std::move(uses), request.bytes, request.resource});
+  return made;
 }
 
 /// Frees the memory at a later call. False, and no use has ended, if there is no memory to note it.
 [[nodiscard]] bool free_later(const FreeRequest& request) noexcept try {
-  std::vector<PendingUse> uses{{request.own}};
-  for (const StreamRef user : request.others) uses.push_back({use_of(user)});
-  for (const auto& entry : request.recorded) uses.push_back({use_of(entry.second)});
-  free_once_complete(request.pointer, request.device, std::move(uses));
+  free_once_complete(waiting_free(request));
   run_complete_frees();
   return true;
 } catch (const std::bad_alloc&) {
@@ -168,7 +196,7 @@ void end_uses(const FreeRequest& request) noexcept {
 }
 
 void free_now(const FreeRequest& request) noexcept {
-  if (has_memory_pools(request.device) && free_in_stream_order(request)) return end_uses(request);
+  if ((request.resource || has_memory_pools(request.device)) && free_in_stream_order(request)) return end_uses(request);
   // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
   if (!has_captured_user(request)) {
     if ((if_captures_met() || has_unreachable_user(request)) && free_later(request)) return;
@@ -223,6 +251,12 @@ struct DeferredFree {
   }
 }
 
+/// Before a program's resource is called. From now on there is a default stream, so that nothing has to be allocated to free its block.
+void prepare_for_resource(int device) {
+  if (are_frees_waiting(Whose::resource)) run_complete_resource_frees();
+  static_cast<void>(default_stream_of(device));
+}
+
 [[nodiscard]] HookEvent about_allocation(const Slot& slot, std::size_t bytes) {
   const ScopedDevice on{slot.device, operation};
   HookEvent event = about(slot, HookKind::allocation, operation);
@@ -248,6 +282,7 @@ void tell_free(StreamRef owner, const FreeRequest& request, std::size_t bytes) n
   for (const StreamRef other : request.others) awaited.push_back(info(other));
   for (const auto& entry : request.recorded) awaited.push_back(info(entry.second));
   checker::frees_in_order(info(owner), awaited, request.pointer, bytes);
+  if (request.resource) checker::allocates(request.pointer, bytes);  // its owner may use it for something else
 } catch (const std::bad_alloc&) {
   checker::allocates(request.pointer, bytes);  // forgets the block
 }
@@ -265,12 +300,28 @@ void observe_free(StreamRef owner, const FreeRequest& request, std::size_t bytes
 
 void run_deferred_free(const Postponed& item) noexcept {
   const std::unique_ptr<DeferredFree> later{static_cast<DeferredFree*>(item.handle)};
-  free_now({later->pointer, item.device, later->own, later->others, later->recorded});
+  free_now({later->pointer, item.device, later->own, later->others, later->recorded, 0, {}});
+}
+
+/// A resource is not called here: the thread may be in a call of the resource that holds a lock.
+void run_deferred_resource_free(const Postponed& item) noexcept {
+  const std::unique_ptr<WaitingFreeList> later{static_cast<WaitingFreeList*>(item.handle)};
+  free_once_complete(std::move(*later));
+}
+
+/// A free within a host function. Leaks the block if there is no memory to postpone its free.
+void free_after_function(const FreeRequest& request) noexcept try {
+  if (request.resource)
+    postpone({run_deferred_resource_free, new WaitingFreeList{waiting_free(request)}, request.device});
+  else
+    postpone({run_deferred_free, new DeferredFree{request.own, std::move(request.others), std::move(request.recorded), request.pointer},
+              request.device});
+} catch (const std::bad_alloc&) {
 }
 
 }  // namespace
 
-void* allocate_device(StreamRef stream, std::size_t bytes) {
+void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource) {
   enter(operation);
   Slot& slot = live_slot(stream);
   require_own_thread(slot, operation);
@@ -281,12 +332,14 @@ void* allocate_device(StreamRef stream, std::size_t bytes) {
   if (are_frees_waiting()) [[unlikely]]
     run_complete_frees();
   const int device = slot.device;
+  if (resource != nullptr) prepare_for_resource(device);
   if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
   ToldOperation told;
   if (is_told()) [[unlikely]]
     told.begin(about_allocation(slot, bytes));
   try {
-    void* const block = allocate_reserved(slot.handle, device, bytes);
+    void* const block =
+        resource == nullptr ? allocate_reserved(slot.handle, device, bytes) : take_from(*resource, stream, bytes, operation);
     if (told.is_begun()) told.event().to = block;
     tell_allocation(slot, block, bytes);
     return block;
@@ -333,25 +386,24 @@ void release_device(StreamRef owner, std::vector<StreamRef>& others) {
   for (const StreamRef other : others) end_use(use_of(other));
 }
 
-void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others) noexcept {
-  count_out(device, bytes);
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others,
+                 const SharedResource& resource) noexcept {
+  if (!resource) [[likely]]
+    count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
   RecordedUses recorded = take_recorded_uses(pointer, bytes);
   std::erase_if(recorded, [&](const auto& entry) { return entry.second == stream && (end_use(use_of(stream)), true); });
-  const FreeRequest request{pointer, device, use_of(stream), others, recorded};
+  const FreeRequest request{pointer, device, use_of(stream), others, recorded, bytes, resource};
   if (is_observed()) [[unlikely]]
     observe_free(stream, request, bytes);
+  if (mode == Release::later) return free_after_function(request);
   // This allocates nothing, so that memory can also be freed when there is none left.
-  if (mode == Release::now) {
-    if (are_frees_waiting()) [[unlikely]]
-      run_complete_frees();
-    return free_now(request);
-  }
-  try {
-    postpone({run_deferred_free, new DeferredFree{request.own, std::move(others), std::move(recorded), pointer}, device});
-  } catch (const std::bad_alloc&) {  // the block is leaked: there is no memory to postpone its free
-  }
+  if (are_frees_waiting()) [[unlikely]]
+    run_complete_frees();
+  free_now(request);
+  if (resource && are_frees_waiting(Whose::resource)) [[unlikely]]
+    run_complete_resource_frees();
 }
 
 namespace {
@@ -381,7 +433,7 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   if (pointer == nullptr || mode == detail::Release::never) return;
   if (!detail::begin_use(detail::use_of(stream))) detail::throw_dead_stream(stream.id());
   std::vector<StreamRef> none;
-  detail::free_device(pointer, bytes, stream, device_.ordinal(), none);
+  detail::free_device(pointer, bytes, stream, device_.ordinal(), none, {});
 }
 
 DeviceStatistics DeviceResource::statistics() const {
@@ -425,6 +477,7 @@ void DeviceResource::set_release_threshold(std::size_t bytes) const {
 void DeviceResource::trim() const {
   const detail::DeviceCall call{device_.ordinal(), "give unused device memory back"};
   if (detail::are_frees_waiting()) detail::run_complete_frees();
+  if (detail::are_frees_waiting(detail::Whose::resource)) detail::run_complete_resource_frees();
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 

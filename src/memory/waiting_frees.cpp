@@ -7,78 +7,101 @@
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "memory/resource_calls.hpp"
 #include "stream/own_streams.hpp"
+#include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>
 
+#include <array>
 #include <list>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-struct WaitingFree {
-  void* pointer;
-  int device;
-  std::vector<PendingUse> uses;
-};
-
 struct WaitingFrees {
   sync::Mutex lock;
-  std::list<WaitingFree> all;
+  WaitingFreeList all;
 };
-WaitingFrees& waiting() { return immortal<WaitingFrees>(); }
+WaitingFrees& waiting(Whose whose) { return immortal<std::array<WaitingFrees, 2>>()[static_cast<std::size_t>(whose)]; }
 
 /// Requires: no stream uses the memory. The plain free would wait for the device.
 void free_unused(void* pointer, int device) noexcept {
+  const RelaxedCapture relaxed;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const native::stream own = has_memory_pools(device) ? take_own_stream(device) : nullptr;
   succeeded_or_note_capture(own != nullptr ? backend::free_async(pointer, own) : backend::free_device(pointer));
 }
 
+/// The same for memory of a resource. The default stream is there always: see allocate_device().
+void give_back_now(const WaitingFree& each) noexcept {
+  const auto stream = [&] {
+    try {
+      if (const native::stream own = take_own_stream(each.device)) return view_own_stream(own, each.device);
+    } catch (const std::bad_alloc&) {
+    }
+    return default_stream_of(each.device);
+  };
+  give_back_to(*each.resource, stream(), each.pointer, each.bytes);
+}
+
 /// Removes the frees of which `progress(free)` says that they wait no more, and frees the memory unless it is lost.
 template <class F>
-void run_if(F progress) noexcept {
-  const RelaxedCapture relaxed;
-  std::list<WaitingFree> complete;
+void run_if(Whose whose, F progress) noexcept {
+  WaitingFreeList complete;
   {
-    const std::unique_lock lock{waiting().lock, std::try_to_lock};
+    const RelaxedCapture relaxed;
+    WaitingFreeList& all = waiting(whose).all;
+    const std::unique_lock lock{waiting(whose).lock, std::try_to_lock};
     if (!lock) return;  // another thread is at it
-    for (auto each = waiting().all.begin(); each != waiting().all.end();) {
+    for (auto each = all.begin(); each != all.end();) {
       const auto found = each++;
       const Progress now = progress(*found);
       if (now == Progress::waiting) continue;
       if (now == Progress::lost) found->pointer = nullptr;
-      complete.splice(complete.end(), waiting().all, found);
-      count_down(frees_waiting);
+      complete.splice(complete.end(), all, found);
+      count_down(frees_waiting[static_cast<std::size_t>(whose)]);
     }
   }
-  for (const WaitingFree& each : complete)
-    if (each.pointer != nullptr) free_unused(each.pointer, each.device);
+  for (const WaitingFree& each : complete) {
+    if (each.pointer == nullptr) continue;
+    if (whose == Whose::resource)
+      give_back_now(each);
+    else
+      free_unused(each.pointer, each.device);
+  }
 }
 
 }  // namespace
 
-void free_once_complete(void* pointer, int device, std::vector<PendingUse> uses) {
-  std::list<WaitingFree> added;
-  added.push_back({pointer, device, std::move(uses)});
+void free_once_complete(WaitingFreeList entries) noexcept {
   const RelaxedCapture relaxed;
-  for (PendingUse& pending : added.back().uses) record(pending);
-  const std::lock_guard lock{waiting().lock};
-  waiting().all.splice(waiting().all.end(), added);
-  count_up(frees_waiting);
+  for (WaitingFree& each : entries)
+    for (PendingUse& pending : each.uses) record(pending);
+  while (!entries.empty()) {
+    const Whose whose = entries.front().resource ? Whose::resource : Whose::device;
+    const std::lock_guard lock{waiting(whose).lock};
+    waiting(whose).all.splice(waiting(whose).all.end(), entries, entries.begin());
+    count_up(frees_waiting[static_cast<std::size_t>(whose)]);
+  }
 }
 
 void run_complete_frees() noexcept {
-  run_if([](WaitingFree& each) { return advance(each.uses); });
+  run_if(Whose::device, [](WaitingFree& each) { return advance(each.uses); });
+}
+
+void run_complete_resource_frees() noexcept {
+  if (!is_in_resource()) run_if(Whose::resource, [](WaitingFree& each) { return advance(each.uses); });
 }
 
 void run_all_frees() noexcept {
   if (if_captures_met()) return;
   for (int i = 0; i < device_count(); ++i)
     if (!wait_for_device(i)) return;
-  run_if([](WaitingFree& each) {
+  run_if(Whose::device, [](WaitingFree& each) {
     remove_all(each.uses);
     return Progress::complete;
   });

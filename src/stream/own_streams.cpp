@@ -46,6 +46,17 @@ constinit std::array<OwnStreams, max_devices> own_streams{};
 
 native::stream take_own_stream(int device) noexcept { return own_streams[static_cast<std::size_t>(device)].take(device); }
 
+StreamRef view_own_stream(native::stream stream, int device) {
+  const NativeStream own{stream, device, false};
+  Slot* slot = nullptr;
+  if (wrap_handle(slot, own, Wrap::view) == Wrapped::needs_slot) {
+    Slot* const fresh = take_slot();
+    slot = fresh;
+    if (wrap_handle(slot, own, Wrap::view) != Wrapped::published) give_back_slot(fresh);  // another thread was first
+  }
+  return Access::ref(slot, slot->id.load(std::memory_order_acquire));
+}
+
 bool wait_for_device(int device) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());

@@ -93,6 +93,39 @@ int static_objects() {
   return finish();
 }
 
+/// Counts what it is given back.
+struct CountingResource {
+  static inline int returned = 0;
+  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
+    return device_resource().allocate(stream, bytes, alignment);
+  }
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+    ++returned;
+    device_resource().deallocate(stream, pointer, bytes, alignment);
+  }
+};
+
+/// Neither while static objects are destroyed nor in a forked child is the runtime called, and so no resource is.
+int static_buffers_of_a_resource() {
+  struct Check {
+    ~Check() {
+      if (CountingResource::returned != 1) std::_Exit(9);
+    }
+  };
+  static const Check after;
+  static Stream stream;
+  static DeviceBuffer<int> memory{100, CountingResource{}, stream};
+  auto* const inherited = new DeviceBuffer<int>{100, CountingResource{}, stream};
+  expect(in_child([&] {
+           delete inherited;
+           return CountingResource::returned == 0 ? 0 : 1;
+         }) == 0,
+         "a forked child calls no resource");
+  delete inherited;
+  expect(CountingResource::returned == 1, "the parent does");
+  return finish();
+}
+
 int thread_local_objects() {
   const auto use = [] {
     static thread_local Stream stream;
@@ -547,6 +580,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"hang_report", hang_report},
     {"hang_report_of_an_event", hang_report_of_an_event},
     {"no_hang_report", no_hang_report},
+    {"static_buffers_of_a_resource", static_buffers_of_a_resource},
     {"static_guard", static_guard},
     {"static_objects", static_objects},
     {"thread_local_guard", thread_local_guard},

@@ -89,6 +89,7 @@ class ExitFork : public Conformance {
 
 TEST_F(ExitFork, FirstUseFromManyThreadsAtOnce) { expect_passes("first_use_from_many_threads"); }
 TEST_F(ExitFork, StaticObjectsExitCleanly) { expect_passes("static_objects"); }
+TEST_F(ExitFork, AStaticBufferOfAResourceExitsCleanly) { expect_passes("static_buffers_of_a_resource"); }
 TEST_F(ExitFork, ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
 TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
 TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }

@@ -3,6 +3,7 @@
 #include <runnel/graph.hpp>
 #include <runnel/hooks.hpp>
 #include <runnel/managed_buffer.hpp>
+#include <runnel/resource_adaptors.hpp>
 #include <set>
 #include <stdexcept>
 
@@ -241,6 +242,105 @@ TEST_F(Hooks, TellOfMemory) {
   }
   EXPECT_EQ(made[1].event.stream, stream.id());
   EXPECT_EQ(freed[2].event.stream, stream.id());
+}
+
+TEST_F(Hooks, TellOfAResourcesMemoryOnce) {
+  Stream stream, other;
+  set_hook(remember);
+  const void* place = nullptr;
+  {
+    DeviceBuffer<char> buffer{1000, NativeDeviceResource{device()}, stream};
+    place = buffer.data();
+    buffer.record_stream(other);
+  }
+  set_hook(nullptr);
+  const HookEvent made = pair(HookKind::allocation);
+  EXPECT_EQ(made.to, place);
+  EXPECT_EQ(made.bytes, 1000U);
+  EXPECT_EQ(made.stream, stream.id());
+  const HookEvent freed = single(HookKind::deallocation);
+  EXPECT_EQ(freed.to, place);
+  EXPECT_EQ(freed.stream, stream.id());
+  stream.synchronize();
+}
+
+/// What a hook sees of work on that stream.
+void expect_told_of(StreamRef stream) {
+  const std::uint64_t id = stream.id();
+  told.clear();
+  set_hook(remember);
+  Event event;
+  {
+    DeviceBuffer<int> buffer{100, stream};
+    fill(stream, buffer, 1);
+    stream.launch_host_func([] {});
+    stream.record_event(event);
+  }
+  stream.synchronize();
+  set_hook(nullptr);
+  std::set<HookKind> kinds;
+  for (const Told& each : told) {
+    if (each.event.stream == 0) continue;
+    EXPECT_EQ(each.event.stream, id) << to_string(each.event.kind);
+    kinds.insert(each.event.kind);
+    if (each.event.kind == HookKind::host_wait) continue;  // says the id only
+    EXPECT_EQ(each.event.device, stream.device().ordinal()) << to_string(each.event.kind);
+    EXPECT_EQ(each.event.native_stream, stream.native()) << to_string(each.event.kind);
+    EXPECT_FALSE(each.event.captured);
+  }
+  for (const HookKind kind : {HookKind::allocation, HookKind::fill, HookKind::host_function, HookKind::host_function_run,
+                              HookKind::event_recorded, HookKind::deallocation, HookKind::host_wait})
+    EXPECT_TRUE(kinds.contains(kind)) << to_string(kind);
+}
+
+TEST_F(Hooks, TellOfDefaultStreams) {
+  expect_told_of(device().default_stream());
+  std::thread{[this] {
+    set_hook(remember);
+    const StreamRef own = StreamRef::per_thread_default(device());
+    const HookEvent made = single(HookKind::stream_made);  // at the first use by the thread
+    EXPECT_EQ(made.stream, own.id());
+    expect_told_of(own);
+    told.clear();
+    set_hook(remember);
+  }}.join();
+  set_hook(nullptr);
+  EXPECT_EQ(all(HookKind::stream_ended).size(), 1U) << "the thread's default stream ends with the thread";
+}
+
+TEST_F(Hooks, TellOfBorrowedStreamsAsOneStream) {
+  Stream owner;
+  set_hook(remember);
+  std::uint64_t id = 0;
+  {
+    const Stream borrowed = Stream::from_native(owner.native(), device(), Ownership::borrow);
+    id = borrowed.id();
+    expect_told_of(borrowed);
+    EXPECT_EQ(id, owner.id());
+    told.clear();
+    set_hook(remember);
+  }
+  EXPECT_TRUE(all(HookKind::stream_ended).empty()) << "the owner has it still";
+  const native::stream handle = owner.release();
+  {
+    const Stream foreign = Stream::from_native(handle, device(), Ownership::borrow);
+    EXPECT_NE(foreign.id(), id);
+    EXPECT_EQ(single(HookKind::stream_made).stream, foreign.id());
+    expect_told_of(foreign);
+  }
+  const Stream taken = Stream::from_native(handle, device(), Ownership::take);
+  expect_told_of(taken);
+}
+
+TEST_F(Hooks, SayNothingOfMovesAndOfStreamsThatWereMovedFrom) {
+  Stream stream;
+  set_hook(remember);
+  const Stream moved{std::move(stream)};
+  EXPECT_EQ(code_of([&] { stream.launch_host_func([] {}); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{1, stream}; }), errc::invalid_handle);
+  EXPECT_TRUE(told.empty());
+  expect_told_of(moved);
 }
 
 TEST_F(Hooks, TellThatACallHasFailed) {

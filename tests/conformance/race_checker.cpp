@@ -234,6 +234,22 @@ TEST_F(MissingWait, MemoryIsUsedAfterItsFree) {
   expect_report("use of memory that was freed");
 }
 
+TEST_F(MissingWait, ABufferOfAResourceIsUsedOrDroppedTooEarly) {
+  Stream a, b;
+  {
+    DeviceBuffer<unsigned char> device(size, device_resource(), a);
+    fill_bytes(b, device.data(), 1, size);
+    expect_report("does not wait for its allocation");
+    device.record_stream(b);
+  }
+  {
+    DeviceBuffer<unsigned char> device(size, device_resource(), a);
+    a.synchronize();
+    b.reads(device);
+  }
+  expect_report("record_stream(");
+}
+
 TEST_F(MissingWait, MemoryIsUnpinnedInFlight) {
   Stream stream;
   std::vector<unsigned char> in(size);
@@ -414,6 +430,30 @@ TEST_F(EnoughWaits, MemoryThatIsAllocatedAgain) {
     PinnedBuffer<unsigned char> in(size);
     copy(device.stream(), device, std::as_const(in));
   }
+  expect_none();
+}
+
+/// One block, which it hands out again and again in an order of its own.
+struct OneBlock {
+  void* block;
+  Event* last;
+  void* allocate(StreamRef stream, std::size_t, std::size_t) {
+    stream.wait_event(*last);
+    return block;
+  }
+  void deallocate(StreamRef stream, void*, std::size_t, std::size_t) { stream.record_event(*last); }
+};
+TEST_F(EnoughWaits, AResourceUsesItsMemoryForSomethingElse) {
+  Stream a, b;
+  auto pool = ready_buffer(a);
+  Event last;
+  for (int i = 0; i < 6; ++i) {
+    DeviceBuffer<unsigned char> device(size, OneBlock{pool.data(), &last}, i % 2 == 0 ? a : b);
+    fill_bytes(device.stream(), device.data(), 1, size);
+    if (i % 3 == 0) device.record_stream(i % 2 == 0 ? b : a);
+  }
+  a.wait_event(last);
+  fill_bytes(a, pool.data(), 2, size);  // by the owner of the memory
   expect_none();
 }
 

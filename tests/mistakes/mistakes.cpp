@@ -88,6 +88,15 @@ struct OwnView {
   s.launch_host_func(moved);  // error: the function cannot be copied: write std::move(function)
 }
 
+[[maybe_unused]] void resources(StreamRef s, Device device) {
+  struct OfOtherForm {
+    void* allocate(std::size_t);
+  };
+  DeviceBuffer<int> a{3, OfOtherForm{}, s};  // error: a resource has allocate(stream, bytes, alignment)
+  DeviceBuffer<int> b{3, device, s};         // error: a resource has allocate(stream, bytes, alignment)
+  DeviceBuffer<int> c{3, 4, s};              // error: a resource has allocate(stream, bytes, alignment)
+}
+
 [[maybe_unused]] void guards(StreamRef s, Device device, const StreamContext& context) {
   StreamGuard{s};                 // warning: nodiscard
   DeviceGuard{device};            // warning: nodiscard

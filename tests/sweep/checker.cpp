@@ -205,9 +205,13 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // called for its side effect
   // The thread that watches for completions queries again.
   const bool watches = watches_ && ends_with(call, "EventQuery");
+  // Without an answer the trace has a gap.
+  constexpr const char* times[] = {"StreamQuery", "EventCreateWithFlags", "EventRecord",       "EventSynchronize",        "EventQuery",
+                                   "ElapsedTime", "StreamIsCapturing",    "GetCaptureInfo_v2", "StreamCreateWithPriority"};
+  const bool is_trace = traces_ && std::any_of(std::begin(times), std::end(times), [&](const char* each) { return ends_with(call, each); });
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
-  const bool harmless = watches || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again || is_look ||
+  const bool harmless = watches || is_trace || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again || is_look ||
                         is_full                               // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")       // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")     // likewise

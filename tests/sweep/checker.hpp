@@ -80,6 +80,11 @@ class Checker {
   void keeps_streams(std::size_t count) { kept_streams_ = count; }
   /// Completions are watched for from now on.
   void watches() { watches_ = true; }
+  /// The trace is on from now on. Requires: the scenario itself makes no event and queries no stream.
+  void traces() {
+    traces_ = true;
+    kept_events_ += 1;  // the clock of the device
+  }
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover() was called.
   void finish();
   [[nodiscard]] int report(const char* scenario) const;
@@ -112,6 +117,7 @@ class Checker {
   std::size_t kept_events_ = 0;
   std::size_t kept_streams_ = 0;
   bool watches_ = false;
+  bool traces_ = false;
   int violations_ = 0;
   int thrown_ = 0;
   int absorbed_ = 0;

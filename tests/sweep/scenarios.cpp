@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <runnel/trace.hpp>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -540,6 +541,95 @@ void recorded_uses(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+/// A resource of the program's. Never freed: blocks may wait to be given back when a scenario has ended early.
+struct CountingResource {
+  struct Refused {};
+  DeviceResource upstream = device_resource(first);
+  std::atomic<int> blocks{0};
+  bool refuses = false;
+
+  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
+    if (refuses) throw Refused{};
+    void* const block = upstream.allocate(stream, bytes, alignment);
+    ++blocks;
+    return block;
+  }
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+    upstream.deallocate(stream, pointer, bytes, alignment);
+    --blocks;
+  }
+  /// Calls `f`, which must throw what this throws.
+  template <class F>
+  void refuse(Checker& c, F f) {
+    refuses = true;
+    bool threw = false;
+    try {
+      f();
+    } catch (const Refused&) {
+      threw = true;
+    } catch (...) {
+      refuses = false;
+      throw;
+    }
+    refuses = false;
+    c.require(threw, "the resource's exception is lost");
+  }
+};
+
+/// Buffers of a resource of the program's, which are given back on their own stream, behind another one, and after their stream. (Without
+/// pools they are not resized, for the reason that buffers_changed() gives.)
+void resources_of(Checker& c, bool pools) {
+  Bystander b;
+  if (!b.start(c)) return;
+  c.keeps_streams(4);
+  auto& resource = *new CountingResource;
+  std::optional<Stream> user, ended;
+  std::optional<DeviceBuffer<int>> own, used, last;
+  if (!c.attempt("Stream", [&] { user.emplace(); })) return;
+  if (!c.attempt("Stream", [&] { ended.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { own.emplace(64U, std::ref(resource), *b.stream); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { used.emplace(64U, std::ref(resource), *b.stream); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { last.emplace(64U, std::ref(resource), *ended); })) return;
+  if (!c.attempt("copy", [&] { copy(*b.stream, *own, *b.between); })) return;
+  if (!c.attempt("resize, refused", [&] { resource.refuse(c, [&] { own->resize(128); }); })) return;
+  if (pools && !c.attempt("resize", [&] { own->resize(128); })) return;
+  if (!c.attempt("copy", [&] { copy(*b.stream, *b.out, own->span().subspan(0, 64)); })) return;
+  if (!c.attempt("record_stream", [&] { used->record_stream(*user); })) return;
+  if (!c.attempt("fill", [&] { fill(*ended, *last, 1); })) return;
+  own.reset();
+  used.reset();
+  ended.reset();
+  last.reset();
+  if (!b.check(c)) return;
+  if (!c.attempt("synchronize", [&] { first.synchronize(); })) return;
+  if (!c.attempt("trim", [&] { device_resource(first).trim(); })) return;  // gives back what waited
+  if (!c.faulted()) c.require(resource.blocks == 0, "a block was not given back");
+}
+void resources(Checker& c) { resources_of(c, true); }
+void resources_without_pools(Checker& c) { resources_of(c, false); }
+
+/// With the trace on, which asks for times in the streams. What it is not told leaves a gap in the trace, and nothing else.
+void traced(Checker& c) {
+  if (!begin(c)) return;
+  c.traces();
+  if (!c.attempt("Trace::start", [] { static_cast<void>(Trace::start("/dev/null")); })) return;
+  Bystander b;
+  if (!b.start(c)) return;
+  {
+    Gate gate;  // so that the trace finds a busy stream
+    if (!gate.close_on(c, *b.stream)) return;
+    if (!c.attempt("fill", [&] { fill(*b.stream, *b.out, 4); })) return;
+    if (!c.attempt("TraceRange", [&] {
+          const TraceRange range{*b.stream, "mine"};
+          copy(*b.stream, *b.out, *b.between);
+        }))
+      return;
+  }
+  if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+  if (!c.attempt("Trace::write", [] { static_cast<void>(Trace::write()); })) return;
+  if (b.check(c)) static_cast<void>(c.attempt("Trace::write", [] { static_cast<void>(Trace::write()); }));
+}
+
 void memory_control(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -1040,6 +1130,9 @@ constexpr Scenario scenarios[] = {
     {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
     {"buffers_changed", buffers_changed},
     {"recorded_uses", recorded_uses},
+    {"resources", resources},
+    {"resources_without_pools", resources_without_pools, "STANDIN_POOLS=0"},
+    {"traced", traced},
     {"memory_control", memory_control},
     {"native_handles", native_handles},
     {"pinned_given_back_first", pinned_given_back_first},

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a resource is that allocates in stream order, of any library, and how the library calls one.
+#pragma once
+
+#include <runnel/detail/refused.hpp>
+#include <runnel/native.hpp>
+#include <runnel/stream.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace detail {
+template <class R, class S>
+concept AllocatesOn = requires(R& resource, S stream, void* pointer, std::size_t size) {
+  { resource.allocate(stream, size, size) } -> ConvertibleTo<void*>;
+  resource.deallocate(stream, pointer, size, size);
+};
+/// The names and the order of CCCL until 3.0, and of RMM until 25.
+template <class R>
+concept AllocatesAsync = requires(R& resource, native::stream stream, void* pointer, std::size_t size) {
+  { resource.allocate_async(size, size, stream) } -> ConvertibleTo<void*>;
+  resource.deallocate_async(pointer, size, size, stream);
+};
+}  // namespace detail
+
+/// A resource with `allocate(stream, bytes, alignment)` and `deallocate(stream, pointer, bytes, alignment)`, which take a StreamRef or the
+/// native stream, as CCCL's and RMM's take it. The older form of these is one too: `allocate_async(bytes, alignment, stream)` and
+/// `deallocate_async(pointer, bytes, alignment, stream)`.
+template <class R>
+concept StreamOrderedResource = detail::AllocatesOn<R, StreamRef> || detail::AllocatesOn<R, native::stream> || detail::AllocatesAsync<R>;
+
+/// Allocates from any such resource. @throws what the resource throws
+template <StreamOrderedResource R>
+[[nodiscard]] void* allocate_from(R& resource, StreamRef stream, std::size_t bytes, std::size_t alignment) {
+  if constexpr (detail::AllocatesOn<R, StreamRef>)
+    return resource.allocate(stream, bytes, alignment);
+  else if constexpr (detail::AllocatesOn<R, native::stream>)
+    return resource.allocate(stream.native(), bytes, alignment);
+  else
+    return resource.allocate_async(bytes, alignment, stream.native());
+}
+/// Gives the block back. @throws what the resource throws
+template <StreamOrderedResource R>
+void deallocate_to(R& resource, StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+  if constexpr (detail::AllocatesOn<R, StreamRef>)
+    resource.deallocate(stream, pointer, bytes, alignment);
+  else if constexpr (detail::AllocatesOn<R, native::stream>)
+    resource.deallocate(stream.native(), pointer, bytes, alignment);
+  else
+    resource.deallocate_async(pointer, bytes, alignment, stream.native());
+}
+
+namespace detail {
+
+[[nodiscard]] constexpr auto& pointed_to(auto& object) noexcept { return object; }
+[[nodiscard]] constexpr auto& pointed_to(auto* pointer) noexcept { return *pointer; }
+/// The resource that a handle stands for: the handle itself, or what std::ref or a smart pointer refers to.
+template <class R>
+[[nodiscard]] auto& resource_behind(R& handle) noexcept {
+  if constexpr (StreamOrderedResource<R>)
+    return handle;
+  else
+    return pointed_to(handle.get());
+}
+/// What a buffer takes as its resource.
+template <class R>
+concept ResourceHandle = StreamOrderedResource<R> || requires(R& handle) {
+  requires StreamOrderedResource<std::remove_cvref_t<decltype(pointed_to(handle.get()))>>;
+};
+
+/// A resource of the program's, which the buffers that allocate from it share.
+class AnyResource {
+ public:
+  AnyResource() = default;
+  AnyResource(const AnyResource&) = delete;
+  AnyResource& operator=(const AnyResource&) = delete;
+  virtual ~AnyResource() = default;
+  [[nodiscard]] virtual void* take(StreamRef stream, std::size_t bytes) = 0;
+  virtual void give_back(StreamRef stream, void* pointer, std::size_t bytes) = 0;
+};
+using SharedResource = std::shared_ptr<AnyResource>;
+
+template <ResourceHandle R>
+class KeptResource final : public AnyResource {
+ public:
+  static constexpr std::size_t alignment = 256;  // bytes: what kernels and record_stream() count on
+  explicit KeptResource(R handle) : handle_{std::move(handle)} {}
+  [[nodiscard]] void* take(StreamRef stream, std::size_t bytes) override {
+    return allocate_from(resource_behind(handle_), stream, bytes, alignment);
+  }
+  void give_back(StreamRef stream, void* pointer, std::size_t bytes) override {
+    deallocate_to(resource_behind(handle_), stream, pointer, bytes, alignment);
+  }
+
+ private:
+  R handle_;
+};
+template <ResourceHandle R>
+[[nodiscard]] SharedResource keep_resource(R handle) {
+  return std::make_shared<KeptResource<R>>(std::move(handle));
+}
+
+}  // namespace detail
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/resource_calls.hpp"
+
+#include "base/check.hpp"
+#include "base/hooks.hpp"
+#include "device/scoped_device.hpp"
+
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+thread_local constinit bool in_resource = false;
+
+class InResource {
+ public:
+  InResource() noexcept : outer_{std::exchange(in_resource, true)} {}
+  InResource(const InResource&) = delete;
+  InResource& operator=(const InResource&) = delete;
+  ~InResource() { in_resource = outer_; }
+
+ private:
+  bool outer_;
+  Untold untold_;
+};
+
+[[nodiscard]] int device_of(StreamRef stream) noexcept { return Access::slot(stream)->device; }
+
+}  // namespace
+
+bool is_in_resource() noexcept { return in_resource; }
+
+void* take_from(AnyResource& resource, StreamRef stream, std::size_t bytes, const char* operation) {
+  const ScopedDevice on{device_of(stream), operation};
+  const InResource within;
+  void* const block = resource.take(stream, bytes);
+  if (block == nullptr) throw_error(errc::out_of_memory, operation, "the buffer's resource gave a null pointer");
+  return block;
+}
+
+void give_back_to(AnyResource& resource, StreamRef stream, void* pointer, std::size_t bytes) noexcept {
+  const ScopedDevice on{device_of(stream), ScopedDevice::no_throw};
+  const InResource within;
+  try {
+    resource.give_back(stream, pointer, bytes);
+  } catch (...) {
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

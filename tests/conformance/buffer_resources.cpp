@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeviceBuffers whose memory comes from a resource of the program's.
+#include <runnel/graph.hpp>
+#include <runnel/resource_adaptors.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using BufferResources = Conformance;
+using BufferResourcesTwo = TwoDevices;
+
+struct Refused : std::runtime_error {
+  Refused() : std::runtime_error{"the resource refuses"} {}
+};
+
+/// What was asked of the copies of a Recording.
+struct Asked {
+  struct Block {
+    std::uint64_t stream;
+    void* pointer;
+    std::size_t bytes;
+    std::size_t alignment;
+  };
+  std::mutex mutex;  // held while runnel is called, as other libraries' pools do it
+  std::vector<Block> taken, returned;
+  std::function<void(StreamRef)> on_take = [](StreamRef) {};
+  std::function<void(StreamRef)> on_return = [](StreamRef) {};
+};
+
+/// A resource that notes its calls. Copies share the notes.
+class Recording {
+ public:
+  explicit Recording(DeviceResource upstream) : upstream_{upstream} {}
+  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
+    const std::lock_guard lock{asked_->mutex};
+    asked_->on_take(stream);
+    void* const block = upstream_.allocate(stream, bytes, alignment);
+    asked_->taken.push_back({stream.id(), block, bytes, alignment});
+    return block;
+  }
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+    const std::lock_guard lock{asked_->mutex};
+    asked_->returned.push_back({stream.id(), pointer, bytes, alignment});
+    asked_->on_return(stream);
+    upstream_.deallocate(stream, pointer, bytes, alignment);
+  }
+  [[nodiscard]] Asked& asked() const { return *asked_; }
+  [[nodiscard]] std::size_t taken() const {
+    const std::lock_guard lock{asked_->mutex};
+    return asked_->taken.size();
+  }
+  [[nodiscard]] std::size_t returned() const {
+    const std::lock_guard lock{asked_->mutex};
+    return asked_->returned.size();
+  }
+  [[nodiscard]] long copies() const { return asked_.use_count(); }
+
+ private:
+  DeviceResource upstream_;
+  std::shared_ptr<Asked> asked_ = std::make_shared<Asked>();
+};
+
+/// In the older form, with native streams.
+struct Older {
+  NativeDeviceResource upstream;
+  void* allocate(std::size_t, std::size_t) { throw std::logic_error{"not in stream order"}; }
+  void deallocate(void*, std::size_t, std::size_t) {}
+  void* allocate_async(std::size_t bytes, std::size_t alignment, native::stream stream) {
+    return upstream.allocate(stream, bytes, alignment);
+  }
+  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment, native::stream stream) {
+    upstream.deallocate(stream, pointer, bytes, alignment);
+  }
+};
+struct NoResource {
+  void* allocate(std::size_t bytes);
+};
+static_assert(StreamOrderedResource<Recording> && StreamOrderedResource<Older> && StreamOrderedResource<NativeDeviceResource>);
+static_assert(std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::shared_ptr<Recording>, StreamRef>);
+static_assert(std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::reference_wrapper<Recording>>);
+static_assert(!StreamOrderedResource<NoResource> && !std::is_constructible_v<DeviceBuffer<int>, std::size_t, NoResource>);
+
+constexpr std::size_t count = 1000;
+constexpr std::size_t bytes_of_all = count * sizeof(int);
+
+std::vector<int> numbers() {
+  std::vector<int> v(count);
+  std::iota(v.begin(), v.end(), 1);
+  return v;
+}
+/// Whether the buffer can be written and read.
+[[nodiscard]] bool holds_numbers(StreamRef stream, DeviceBuffer<int>& buffer) {
+  const std::vector<int> in = numbers();
+  std::vector<int> out(buffer.size());
+  copy(stream, buffer, in);
+  copy(stream, out, buffer);
+  stream.synchronize();
+  return out == in;
+}
+
+TEST_F(BufferResources, GiveTheBlockAndGetItBackInTheStreamsOrder) {
+  const Stream stream;
+  const Recording resource{DeviceResource{device()}};
+  {
+    DeviceBuffer<int> buffer{count, resource, stream};
+    ASSERT_EQ(resource.taken(), 1U);
+    const auto& taken = resource.asked().taken[0];
+    EXPECT_EQ(taken.stream, stream.id());
+    EXPECT_EQ(taken.pointer, buffer.data());
+    EXPECT_EQ(taken.bytes, bytes_of_all);
+    EXPECT_EQ(taken.alignment, 256U);
+    EXPECT_EQ(buffer.stream(), stream);
+    EXPECT_EQ(buffer.device(), device());
+    EXPECT_TRUE(holds_numbers(stream, buffer));
+    EXPECT_EQ(resource.returned(), 0U);
+    EXPECT_EQ(resource.copies(), 2);
+  }
+  ASSERT_EQ(resource.returned(), 1U);
+  const auto& returned = resource.asked().returned[0];
+  EXPECT_EQ(returned.stream, stream.id());
+  EXPECT_EQ(returned.pointer, resource.asked().taken[0].pointer);
+  EXPECT_EQ(returned.bytes, bytes_of_all);
+  EXPECT_EQ(returned.alignment, 256U);
+  EXPECT_EQ(resource.copies(), 1) << "the buffer's copy of the resource stays";
+}
+
+TEST_F(BufferResources, CanBeValuesReferencesAndSharedPointers) {
+  const Stream stream;
+  const auto works = [&](auto resource) {
+    DeviceBuffer<int> buffer{count, std::move(resource), stream};
+    EXPECT_TRUE(holds_numbers(stream, buffer));
+  };
+  const std::size_t before = device_resource().statistics().blocks;
+  Recording recording{DeviceResource{device()}};
+  works(recording);
+  works(std::ref(recording));
+  works(std::make_shared<Recording>(recording));
+  EXPECT_EQ(recording.returned(), 3U);
+  works(device_resource());
+  works(NativeDeviceResource{device()});
+  works(Older{NativeDeviceResource{device()}});
+  works(StatisticsResource{NativeDeviceResource{device()}});
+  const StreamGuard with{stream};
+  DeviceBuffer<int> on_current{count, recording};
+  EXPECT_EQ(on_current.stream(), stream);
+  EXPECT_EQ(device_resource().statistics().blocks, before + 1) << "a block counts where it is allocated, once";
+}
+
+TEST_F(BufferResources, AreNotAskedForNothing) {
+  const Stream stream;
+  const Recording resource{DeviceResource{device()}};
+  {
+    DeviceBuffer<int> buffer{0, resource, stream};
+    EXPECT_TRUE(buffer.empty());
+    EXPECT_EQ(resource.taken(), 0U);
+    buffer.resize(count);
+    EXPECT_EQ(resource.taken(), 1U) << "the empty buffer keeps its resource";
+    EXPECT_TRUE(holds_numbers(stream, buffer));
+    buffer.resize(0);
+    EXPECT_EQ(resource.returned(), 1U);
+  }
+  EXPECT_EQ(resource.taken(), 1U);
+  EXPECT_EQ(resource.returned(), 1U);
+}
+
+TEST_F(BufferResources, ThatThrowLeaveTheBufferAsItWas) {
+  const Stream stream;
+  const Recording resource{DeviceResource{device()}};
+  DeviceBuffer<int> buffer{count, resource, stream};
+  EXPECT_TRUE(holds_numbers(stream, buffer));
+  const int* const block = buffer.data();
+  resource.asked().on_take = [](StreamRef) { throw Refused{}; };
+  EXPECT_THROW(buffer.resize(2 * count), Refused);
+  EXPECT_THROW((DeviceBuffer<int>{buffer, stream}), Refused);
+  EXPECT_THROW((DeviceBuffer<int>{count, resource, stream}), Refused);
+  EXPECT_EQ(buffer.data(), block);
+  EXPECT_EQ(buffer.size(), count);
+  std::vector<int> out(count);
+  copy(stream, out, buffer);
+  stream.synchronize();
+  EXPECT_EQ(out, numbers());
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{~std::size_t{0} / 2, resource, stream}; }), errc::out_of_memory) << "the size overflows";
+  EXPECT_EQ(resource.copies(), 2);
+  resource.asked().on_return = [](StreamRef) { throw Refused{}; };
+  resource.asked().on_take = [](StreamRef) {};
+  DeviceResource upstream{device()};
+  void* lost = nullptr;
+  {
+    DeviceBuffer<int> second{count, resource, stream};
+    lost = second.data();
+  }  // what the resource throws ends in the destructor
+  EXPECT_EQ(resource.returned(), 1U);
+  upstream.deallocate(stream, lost, bytes_of_all);
+  resource.asked().on_return = [](StreamRef) {};
+}
+
+TEST_F(BufferResources, ThatGiveNullAreOutOfMemory) {
+  struct Empty {
+    void* allocate(StreamRef, std::size_t, std::size_t) { return nullptr; }
+    void deallocate(StreamRef, void*, std::size_t, std::size_t) { ADD_FAILURE() << "null was given back"; }
+  };
+  const Stream stream;
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, Empty{}, stream}; }), errc::out_of_memory);
+  LimitResource limited{device_resource(), bytes_of_all};
+  const DeviceBuffer<int> first{count, limited, stream};
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{1, limited, stream}; }), errc::out_of_memory);
+}
+
+TEST_F(BufferResources, StayWithResizeCopiesAndMoves) {
+  const Stream stream;
+  const Recording resource{DeviceResource{device()}};
+  {
+    DeviceBuffer<int> buffer{count, resource, stream};
+    EXPECT_TRUE(holds_numbers(stream, buffer));
+    buffer.resize(2 * count);
+    DeviceBuffer<int> copied{buffer, stream};
+    EXPECT_EQ(resource.taken(), 3U);
+    EXPECT_EQ(resource.returned(), 1U);
+    std::vector<int> out(2 * count);
+    copy(stream, out, copied);
+    stream.synchronize();
+    EXPECT_TRUE(std::equal(out.begin(), out.begin() + count, numbers().begin()));
+    DeviceBuffer<int> moved{std::move(buffer)};
+    moved.resize(count);
+    EXPECT_EQ(resource.taken(), 4U);
+    copied = std::move(moved);
+    EXPECT_EQ(resource.returned(), 3U);
+    const StreamGuard with{stream};
+    buffer.resize(count);  // it was moved from, and has no resource any more
+    EXPECT_EQ(resource.taken(), 4U);
+  }
+  EXPECT_EQ(resource.returned(), 4U);
+  EXPECT_EQ(resource.copies(), 1);
+}
+
+TEST_F(BufferResources, GetTheBlockOnTheStreamThatWasSet) {
+  const Stream first, second;
+  const Recording resource{DeviceResource{device()}};
+  {
+    DeviceBuffer<int> buffer{0, resource, first};
+    buffer.set_stream(second);
+    buffer.resize(count);
+    EXPECT_EQ(resource.asked().taken[0].stream, second.id());
+    buffer.set_stream(first);
+  }  // both streams have used it
+  ASSERT_EQ(resource.returned(), 1U);
+  EXPECT_NE(resource.asked().returned[0].stream, first.id());
+  EXPECT_NE(resource.asked().returned[0].stream, second.id());
+}
+
+TEST_F(BufferResources, AreForgottenByRelease) {
+  const Stream stream;
+  Recording resource{DeviceResource{device()}};
+  DeviceBuffer<int> buffer{count, resource, stream};
+  const DeviceSpan<int> released = buffer.release();
+  EXPECT_EQ(resource.copies(), 1);
+  EXPECT_EQ(resource.returned(), 0U);
+  buffer.set_stream(stream);
+  buffer.resize(count);
+  EXPECT_EQ(resource.taken(), 1U);
+  resource.deallocate(stream, released.data(), released.size_bytes(), 256);
+}
+
+TEST_F(BufferResources, GetTheBlockBehindAllStreamsThatUsedIt) {
+  if (!device().has_memory_pools()) GTEST_SKIP() << "the resource's own free waits for the device";
+  const Recording resource{DeviceResource{device()}};
+  const Stream owner, named, recorded;
+  Log log;
+  resource.asked().on_return = [&](StreamRef stream) {
+    EXPECT_EQ(stream.device(), device());
+    log.write(stream, "returned");
+  };
+  for (int user = 0; user < 2; ++user) {
+    auto buffer = std::make_unique<DeviceBuffer<int>>(count, resource, owner);
+    if (user == 0)
+      buffer->record_stream(named);
+    else
+      record_stream(recorded, buffer->span());
+    owner.synchronize();
+    Gate gate;
+    gate.close_on(user == 0 ? named : recorded);
+    log.write(user == 0 ? named : recorded, "used");
+    buffer.reset();  // does not wait
+    EXPECT_FALSE(gate.is_open());
+    EXPECT_TRUE(owner.synchronize_for(patience)) << "the owner was made to wait";
+    EXPECT_NE(resource.asked().returned.back().stream, owner.id());
+  }
+  EXPECT_TRUE(eventually([&] { return log.size() == 4; }));
+  EXPECT_EQ(log.entries(), (Entries{"used", "returned", "used", "returned"}));
+  device().synchronize();
+}
+
+TEST_F(BufferResources, GetTheBlockAfterItsStreamHasEnded) {
+  if (!device().has_memory_pools()) GTEST_SKIP() << "the resource's own free waits for the device";
+  const Recording resource{DeviceResource{device()}};
+  Log log;
+  resource.asked().on_return = [&](StreamRef stream) { log.write(stream, "returned"); };
+  std::optional<DeviceBuffer<int>> buffer;
+  Gate gate;
+  {
+    const Stream stream;
+    buffer.emplace(count, resource, stream);
+    gate.close_on(stream);
+    log.write(stream, "last work");
+  }
+  buffer.reset();
+  EXPECT_EQ(resource.returned(), 1U);
+  EXPECT_EQ(log.size(), 0U);
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return log.size() == 2; }));
+  EXPECT_EQ(log.entries(), (Entries{"last work", "returned"}));
+  device().synchronize();
+}
+
+TEST_F(BufferResources, AreNotCalledInAHostFunction) {
+  const Stream stream, working;
+  const Recording resource{DeviceResource{device()}};
+  const auto drop_in_function = [&] {
+    auto buffer = std::make_shared<DeviceBuffer<int>>(count, resource, stream);
+    working.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
+    working.synchronize();
+  };
+  drop_in_function();
+  EXPECT_EQ(resource.returned(), 0U);
+  // The resource holds its lock while it calls the library, which must not call the resource then.
+  { const DeviceBuffer<int> next{count, resource, stream}; }
+  EXPECT_TRUE(eventually([&] {
+    device_resource().trim();
+    return resource.returned() == 2;
+  }));
+  drop_in_function();
+  Recording direct{resource};
+  direct.deallocate(stream, direct.allocate(stream, 100, 256), 100, 256);
+  EXPECT_TRUE(eventually([&] {
+    device_resource().trim();
+    return resource.returned() == 4;
+  }));
+  EXPECT_EQ(resource.copies(), 2);
+  stream.synchronize();
+}
+
+TEST_F(BufferResources, WaitForAnotherThreadsDefaultStream) {
+  const Recording resource{DeviceResource{device()}};
+  std::optional<DeviceBuffer<int>> buffer;
+  on_thread([&] {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    Gate gate;
+    buffer.emplace(count, resource, own);
+    gate.close_on(own);
+    on_thread([&] { buffer.reset(); });
+    EXPECT_EQ(resource.returned(), 0U) << "the block was given back before the stream's work was complete";
+    gate.open();
+    own.synchronize();
+  });
+  EXPECT_TRUE(eventually([&] {
+    device_resource().trim();
+    return resource.returned() == 1;
+  }));
+  EXPECT_EQ(resource.copies(), 1);
+}
+
+TEST_F(BufferResources, TakeDefaultStreams) {
+  const Recording resource{DeviceResource{device()}};
+  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+    {
+      DeviceBuffer<int> buffer{count, resource, stream};
+      EXPECT_TRUE(holds_numbers(stream, buffer));
+    }
+    EXPECT_EQ(resource.asked().returned.back().stream, stream.id());
+    DeviceBuffer<int> native{count, NativeDeviceResource{device()}, stream};
+    EXPECT_TRUE(holds_numbers(stream, native));
+  }
+}
+
+TEST_F(BufferResources, AreRefusedDeadStreams) {
+  const Recording resource{DeviceResource{device()}};
+  StreamRef dead = device().default_stream();
+  {
+    Stream stream;
+    dead = stream;
+    const Stream moved{std::move(stream)};
+    EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, stream}; }), errc::invalid_handle) << "moved from";
+  }
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, dead}; }), errc::invalid_handle);
+  EXPECT_EQ(resource.taken(), 0U);
+  EXPECT_EQ(resource.copies(), 1);
+}
+
+TEST_F(BufferResources, TakeBorrowedStreams) {
+  const Recording resource{DeviceResource{device()}};
+  const Stream owner;
+  std::optional<DeviceBuffer<int>> buffer;
+  {
+    const Stream borrowed = Stream::from_native(owner.native(), device(), Ownership::borrow);
+    buffer.emplace(count, resource, borrowed);
+    EXPECT_TRUE(holds_numbers(borrowed, *buffer));
+  }
+  buffer.reset();
+  EXPECT_EQ(resource.asked().returned.at(0).stream, owner.id());
+}
+
+TEST_F(BufferResources, AreCalledWithTheCapturingStream) {
+  const Stream stream;
+  const Recording resource{DeviceResource{device()}};
+  int captured = 0;
+  resource.asked().on_take = resource.asked().on_return = [&](StreamRef given) { captured += given.is_capturing(); };
+  PinnedBuffer<int> result{count};
+  std::optional<Graph> graph;
+  const auto record = [&] {
+    DeviceBuffer<int> buffer{count, resource, stream};
+    fill(stream, buffer, 7);
+    copy(stream, result, buffer);
+  };
+  if (device().has_memory_pools()) {
+    graph.emplace(capture(stream, record));
+    EXPECT_EQ(captured, 2);
+    graph->launch(stream);
+    stream.synchronize();
+    EXPECT_EQ(std::count(result.begin(), result.end(), 7), static_cast<std::ptrdiff_t>(count));
+  } else {
+    GTEST_SKIP() << "without memory pools nothing can be allocated in a capture";
+  }
+}
+
+TEST_F(BufferResources, AreSharedByThreads) {
+  const Recording resource{DeviceResource{device()}};
+  constexpr int threads = 8, rounds = 50;
+  const Stream shared;
+  on_threads(threads, [&](int i) {
+    const Stream own;
+    for (int n = 0; n < rounds; ++n) {
+      DeviceBuffer<int> buffer{count, resource, own};
+      fill(own, buffer, i);
+      if (n % 5 == 0) buffer.record_stream(shared);
+      if (n % 7 == 0) shared.launch_host_func([moved = std::make_shared<DeviceBuffer<int>>(std::move(buffer))] {});
+    }
+    own.synchronize();
+  });
+  shared.synchronize();
+  EXPECT_TRUE(eventually([&] {
+    device_resource().trim();
+    return resource.returned() == std::size_t{threads} * rounds;
+  }));
+  EXPECT_EQ(resource.taken(), std::size_t{threads} * rounds);
+  EXPECT_TRUE(eventually([&] { return resource.copies() == 1; }));
+}
+
+TEST_F(BufferResourcesTwo, AreCalledWithTheStreamsDeviceCurrent) {
+  const DeviceGuard with{first};
+  const Stream here{first}, there{second};
+  const Recording resource{DeviceResource{second}};
+  int right = 0;
+  resource.asked().on_take = resource.asked().on_return = [&](StreamRef) { right += Device::current() == second; };
+  {
+    DeviceBuffer<int> buffer{count, resource, there};
+    EXPECT_EQ(buffer.device(), second);
+    buffer.record_stream(here);
+    EXPECT_EQ(Device::current(), first);
+  }
+  EXPECT_EQ(Device::current(), first);
+  EXPECT_EQ(right, 2);
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, here}; }), errc::invalid_argument) << "what the resource throws";
+  EXPECT_EQ(Device::current(), first);
+}
+
+TEST_F(BufferResources, ForNativeStreamsAllocateWithoutAStreamToo) {
+  const NativeDeviceResource resource{device()};
+  EXPECT_TRUE(resource == NativeDeviceResource{device()});
+  EXPECT_EQ(resource.device(), device());
+  void* const block = resource.allocate_sync(100);
+  const Stream stream;
+  fill_bytes(stream, block, 1, 100);
+  stream.synchronize();
+  resource.deallocate_sync(block, 100);
+}
+
+}  // namespace

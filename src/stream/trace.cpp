@@ -93,14 +93,20 @@ void add(Recording& r, const TraceSlice& slice) {
   return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
 }
 
-void begin_operation(Recording& r, const HookEvent& event, double now, const TracePoint& point) {
-  if (r.open.size() < most_slices) r.open[key_of(event)] = {slice_of(r, event, now), point, {}};
+// A point that is kept is taken; the caller gives the event of any other point back.
+
+void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
+  if (r.open.size() >= most_slices) return;
+  Interval& interval = r.open[key_of(event)];
+  interval.slice = slice_of(r, event, now);
+  interval.begin = std::exchange(point, {});
 }
 
-void end_operation(Recording& r, const HookEvent& event, double now, const TracePoint& point) {
+void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& begin, TracePoint& end) {
   const auto found = r.open.find(key_of(event));
   if (found == r.open.end()) return;  // it began before the trace did
-  Interval interval = std::move(found->second);
+  Interval interval{found->second.slice, {}, {}};
+  begin = found->second.begin;
   r.open.erase(found);
   const TraceRow row{event.device, event.stream};
   interval.slice.failed = event.failed;
@@ -109,11 +115,13 @@ void end_operation(Recording& r, const HookEvent& event, double now, const Trace
   if (event.kind != HookKind::range) add(r, interval.slice);
   if (!is_interval_of_stream(event.kind) || event.captured) return;
   interval.slice.row = row;
-  interval.end = point;
-  if (r.pending.size() < most_slices)
-    r.pending.push_back(interval);
-  else
+  if (r.pending.size() >= most_slices) {
     ++r.contents.dropped;
+    return;
+  }
+  r.pending.push_back(interval);
+  r.pending.back().begin = std::exchange(begin, {});
+  r.pending.back().end = std::exchange(end, {});
 }
 
 /// Asks for the times of pending intervals. Those whose work is not complete stay. It never waits.
@@ -122,17 +130,17 @@ void look_at_pending() noexcept try {
   const std::unique_lock looking{r.looking, std::try_to_lock};
   if (!looking.owns_lock() || in_host_function) return;
   std::vector<Interval> all;
+  std::vector<TraceSlice> known;
   {
     const std::lock_guard lock{r.mutex};
+    known.reserve(r.pending.size());
     all.swap(r.pending);
   }
-  std::vector<TraceSlice> known;
-  known.reserve(all.size());
   std::erase_if(all, [&](Interval& each) {
     const PointState begin = resolve(each.begin);
     const PointState end = resolve(each.end);
     if (begin == PointState::not_yet || end == PointState::not_yet) return false;
-    if (begin == PointState::lost || end == PointState::lost) return true;
+    if (begin == PointState::lost || end == PointState::lost) return forget(each.begin), forget(each.end), true;
     each.slice.begin = each.begin.time;
     each.slice.end = std::max(each.begin.time, each.end.time);
     known.push_back(each.slice);
@@ -146,14 +154,15 @@ void look_at_pending() noexcept try {
 }
 
 /// The trace's hook.
-void collect(const HookEvent& event) noexcept try {
+void collect(const HookEvent& event) noexcept {
   const bool is_of_stream = is_interval_of_stream(event.kind);
   const bool is_before = event.phase == HookPhase::before;
   const double called = trace_now();
-  const TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
+  TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
+  TracePoint other;
   const double now = is_before ? trace_now() : called;  // the trace's own time does not count
   bool to_look = false;
-  {
+  try {
     Recording& r = recording();
     const std::lock_guard lock{r.mutex};
     name_row(r, thread_row(), "");
@@ -161,13 +170,15 @@ void collect(const HookEvent& event) noexcept try {
     if (is_before)
       begin_operation(r, event, now, point);
     else if (is_of_stream || r.open.contains(key_of(event)))
-      end_operation(r, event, now, point);
+      end_operation(r, event, now, other, point);
     else
       add(r, slice_of(r, event, now));
     to_look = is_of_stream && r.pending.size() >= r.until_look;
+  } catch (const std::bad_alloc&) {  // this event is lost
   }
+  forget(point);
+  forget(other);
   if (to_look) look_at_pending();
-} catch (const std::bad_alloc&) {  // this event is lost
 }
 
 /// Says once that the file cannot be written.

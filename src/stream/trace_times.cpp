@@ -135,8 +135,14 @@ PointState resolve(TracePoint& point) noexcept {
   if (s == backend::ok) return read_time(point);
   backend::forget_error(s);
   if (backend::is_not_ready(s)) return PointState::not_yet;
-  return_event(std::exchange(point.event, {}), point.device, timed);
+  forget(point);
   return PointState::lost;
+}
+
+void forget(TracePoint& point) noexcept {
+  if (point.event == nullptr) return;
+  const RelaxedCapture relaxed;
+  return_event(std::exchange(point.event, {}), point.device, timed);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -28,4 +28,7 @@ enum class PointState : unsigned char { known, not_yet, lost };
 /// Asks for the time of the event, and gives it back to the pool.
 [[nodiscard]] PointState resolve(TracePoint& point) noexcept;
 
+/// Gives back the event of a point whose time nobody will ask for.
+void forget(TracePoint& point) noexcept;
+
 }  // namespace runnel::inline RUNNEL_ABI::detail

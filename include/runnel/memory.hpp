@@ -149,10 +149,12 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   template <detail::ResourceHandle R>
   explicit DeviceBuffer(std::size_t size, R resource, StreamRef stream = current_stream())
       : DeviceBuffer{size, detail::keep_resource(std::move(resource)), stream} {}
+  /// @cond
   template <class R>
   requires(!detail::ResourceHandle<R>) DeviceBuffer
       RUNNEL_REFUSED("a resource has allocate(stream, bytes, alignment) and deallocate(stream, pointer, bytes, alignment)", std::size_t, R,
                      StreamRef);
+  /// @endcond
   /// As many elements as `other` has, from the same resource, on the stream's device, and a copy of them, enqueued in the stream. Requires:
   /// what writes `other` comes before in that stream or by an event, and `other` is freed after the copy: name the stream with
   /// other.record_stream() if it is not the other's own. @throws errc::out_of_memory

@@ -78,6 +78,8 @@ class Checker {
   void keeps_events(std::size_t count) { kept_events_ = count; }
   /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream or for overlap().
   void keeps_streams(std::size_t count) { kept_streams_ = count; }
+  /// Allows that `count` blocks of a resource are not given back if the runtime is lost, or if a capture may use them: they stay counted.
+  void keeps_resource_blocks(std::size_t count) { kept_blocks_ = count; }
   /// Completions are watched for from now on.
   void watches() { watches_ = true; }
   /// The trace is on from now on. Requires: the scenario itself makes no event and queries no stream.
@@ -116,6 +118,7 @@ class Checker {
   Fault fault_;
   std::size_t kept_events_ = 0;
   std::size_t kept_streams_ = 0;
+  std::size_t kept_blocks_ = 0;
   bool watches_ = false;
   bool traces_ = false;
   int violations_ = 0;

@@ -422,15 +422,15 @@ TEST_F(BufferResources, AreCalledWithTheCapturingStream) {
     fill(stream, buffer, 7);
     copy(stream, result, buffer);
   };
-  if (device().has_memory_pools()) {
-    graph.emplace(capture(stream, record));
-    EXPECT_EQ(captured, 2);
-    graph->launch(stream);
-    stream.synchronize();
-    EXPECT_EQ(std::count(result.begin(), result.end(), 7), static_cast<std::ptrdiff_t>(count));
-  } else {
-    GTEST_SKIP() << "without memory pools nothing can be allocated in a capture";
-  }
+  if (!device().has_memory_pools()) GTEST_SKIP() << "without memory pools nothing can be allocated in a capture";
+  const std::error_code found = code_of([&] { graph.emplace(capture(stream, record)); });
+  EXPECT_GE(captured, 1);
+  if (found == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
+  ASSERT_EQ(found, nothing_thrown);
+  EXPECT_EQ(captured, 2);
+  graph->launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(std::count(result.begin(), result.end(), 7), static_cast<std::ptrdiff_t>(count));
 }
 
 TEST_F(BufferResources, AreSharedByThreads) {

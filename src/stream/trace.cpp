@@ -97,8 +97,9 @@ void add(Recording& r, const TraceSlice& slice) {
 
 void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
   if (r.open.size() >= most_slices) return;
+  const TraceSlice slice = slice_of(r, event, now);
   Interval& interval = r.open[key_of(event)];
-  interval.slice = slice_of(r, event, now);
+  interval.slice = slice;
   interval.begin = std::exchange(point, {});
 }
 
@@ -146,11 +147,24 @@ void look_at_pending() noexcept try {
     known.push_back(each.slice);
     return true;
   });
+  try {
+    const std::lock_guard lock{r.mutex};
+    for (const TraceSlice& slice : known) add(r, slice);
+    r.pending.insert(r.pending.begin(), all.begin(), all.end());
+    r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
+  } catch (const std::bad_alloc&) {  // these intervals are lost
+    for (Interval& each : all) forget(each.begin), forget(each.end);
+  }
+} catch (const std::bad_alloc&) {  // the intervals stay
+}
+
+/// Forgets an operation that has begun. `begin` becomes its point.
+void drop_open(Recording& r, const HookEvent& event, TracePoint& begin) noexcept {
   const std::lock_guard lock{r.mutex};
-  for (const TraceSlice& slice : known) add(r, slice);
-  r.pending.insert(r.pending.begin(), all.begin(), all.end());
-  r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
-} catch (const std::bad_alloc&) {  // these intervals are lost
+  const auto found = r.open.find(key_of(event));
+  if (found == r.open.end()) return;
+  begin = found->second.begin;
+  r.open.erase(found);
 }
 
 /// The trace's hook.
@@ -175,6 +189,7 @@ void collect(const HookEvent& event) noexcept {
       add(r, slice_of(r, event, now));
     to_look = is_of_stream && r.pending.size() >= r.until_look;
   } catch (const std::bad_alloc&) {  // this event is lost
+    if (!is_before) drop_open(recording(), event, other);
   }
   forget(point);
   forget(other);

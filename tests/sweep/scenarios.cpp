@@ -613,12 +613,6 @@ void resources_without_pools(Checker& c) { resources_of(c, false); }
 void traced(Checker& c) {
   if (!begin(c)) return;
   c.traces();
-  struct WriteAtTheEnd {  // so that the trace keeps no event
-    ~WriteAtTheEnd() {
-      Trace::write();
-      Trace::write();  // the first time an event may have counted as not ready
-    }
-  } const last;
   if (!c.attempt("Trace::start", [] { static_cast<void>(Trace::start("/dev/null")); })) return;
   Bystander b;
   if (!b.start(c)) return;

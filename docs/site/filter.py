@@ -33,6 +33,7 @@ SHOWN = [
     (r'OverlapRows<detail::element_of<R>>', 'OverlapRows<T>'),
     (r'detail::execution::\w+(<.*?>)?', 'auto'),
     (r'detail::AllocatesOn<R, ([\w:]+)>', r'requires(R& r, \1 stream) { r.allocate(stream, bytes, alignment); }'),
+    (r'detail::AllocatesAsync<R>', r'requires(R& r, native::stream stream) { r.allocate_async(bytes, alignment, stream); }'),
     (r'class T = std::remove_const_t<detail::element_of<From>>', 'class T'),
     (r'detail::PinnedSpace', 'PinnedSpace'),
     (r'(?m)^ protected:', ' private:'),

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_memory
 /// What a resource is that allocates in stream order, of any library, and how the library calls one.
 #pragma once
 
@@ -6,8 +8,8 @@
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 
+#include <atomic>
 #include <cstddef>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -81,8 +83,37 @@ class AnyResource {
   virtual ~AnyResource() = default;
   [[nodiscard]] virtual void* take(StreamRef stream, std::size_t bytes) = 0;
   virtual void give_back(StreamRef stream, void* pointer, std::size_t bytes) = 0;
+
+ private:
+  friend class SharedResource;
+  std::atomic<std::size_t> owners_{1};
 };
-using SharedResource = std::shared_ptr<AnyResource>;
+
+/// One of the owners of a resource, or of none. It is as large as a pointer, so that buffers without a resource cost as little as before.
+class SharedResource {
+ public:
+  SharedResource() noexcept = default;
+  /// The first owner.
+  explicit SharedResource(AnyResource* resource) noexcept : resource_{resource} {}
+  SharedResource(const SharedResource& other) noexcept : resource_{other.resource_} {
+    if (resource_ != nullptr) resource_->owners_.fetch_add(1, std::memory_order_relaxed);
+  }
+  SharedResource(SharedResource&& other) noexcept : resource_{std::exchange(other.resource_, nullptr)} {}
+  SharedResource& operator=(SharedResource other) noexcept {
+    std::swap(resource_, other.resource_);
+    return *this;
+  }
+  ~SharedResource() {
+    if (resource_ != nullptr && resource_->owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete resource_;
+  }
+
+  [[nodiscard]] AnyResource* get() const noexcept { return resource_; }
+  [[nodiscard]] AnyResource& operator*() const noexcept { return *resource_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return resource_ != nullptr; }
+
+ private:
+  AnyResource* resource_ = nullptr;
+};
 
 template <ResourceHandle R>
 class KeptResource final : public AnyResource {
@@ -101,7 +132,7 @@ class KeptResource final : public AnyResource {
 };
 template <ResourceHandle R>
 [[nodiscard]] SharedResource keep_resource(R handle) {
-  return std::make_shared<KeptResource<R>>(std::move(handle));
+  return SharedResource{new KeptResource<R>(std::move(handle))};
 }
 
 }  // namespace detail

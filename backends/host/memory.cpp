@@ -303,20 +303,21 @@ void try_submit_free(void* pointer, Block& block, native::host_stream& stream) n
   }
 }
 
-/// Enqueues a free. Without memory for that, the block is freed once its device is idle: a free never fails for want of memory.
-backend::status release_in_order(void* pointer, native::host_stream& stream) {
-  stream.queue->wait_for_room();
+/// Enqueues a free. Without memory for that, or for the stream itself (null), the block is freed once its device is idle: a free never
+/// fails for want of memory.
+backend::status release_in_order(void* pointer, native::host_stream* stream) {
   std::optional<OrderedSubmission> in_order;
-  try {
-    in_order.emplace(stream);
-  } catch (const std::bad_alloc&) {
-  }
+  if (stream != nullptr) try {
+      stream->queue->wait_for_room();
+      in_order.emplace(*stream);
+    } catch (const std::bad_alloc&) {
+    }
   const std::lock_guard lock{blocks().mutex};
   const auto place = find_to_free(pointer, MemoryKind::device);
   if (place == blocks().by_address.end()) return invalid_argument;
   Block& block = place->second;
   if (give_up_if_of_graph(block)) return backend::ok;
-  if (in_order) try_submit_free(pointer, block, stream);
+  if (in_order) try_submit_free(pointer, block, *stream);
   block.freeing = true;
   if (block.queue == nullptr)
     blocks().without_task.fetch_add(1, std::memory_order_relaxed);
@@ -479,10 +480,14 @@ status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) no
   });
 }
 status free_async(void* pointer, native::stream stream) noexcept {
+  native::host_stream* on = nullptr;
+  try {
+    on = &host::resolve(stream);
+  } catch (const std::bad_alloc&) {  // a default stream that nobody has used yet
+  }
   return catch_bad_alloc([&] {
-    native::host_stream& on = host::resolve(stream);
-    if (on.is_captured()) [[unlikely]]
-      if (const auto answer = host::release_in_capture(pointer, on)) return *answer;
+    if (on != nullptr && on->is_captured()) [[unlikely]]
+      if (const auto answer = host::release_in_capture(pointer, *on)) return *answer;
     return host::release_in_order(pointer, on);
   });
 }

@@ -295,7 +295,7 @@ void expect_told_of(StreamRef stream) {
 
 TEST_F(Hooks, TellOfDefaultStreams) {
   expect_told_of(device().default_stream());
-  std::thread{[this] {
+  std::thread{[] {
     set_hook(remember);
     const StreamRef own = StreamRef::per_thread_default(device());
     const HookEvent made = single(HookKind::stream_made);  // at the first use by the thread

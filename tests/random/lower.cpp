@@ -941,6 +941,8 @@ void Lowering::renew_stream(const Operation& o) {
   lines_[old].gone = true;
   lines_of_slots_[static_cast<std::size_t>(o.stream)] = new_line(o.stream, -1);
   lines_[line_of(o.stream)].last_operation = place_;
+  // A lease brings the work of the former holder with it.
+  if (kind == StreamKind::leased) lines_[line_of(o.stream)].held = lines_[old].held;
   for (int other = 0; other < static_cast<int>(program_.streams.size()); ++other) {
     if (slot(other).kind != StreamKind::borrowed || slot(other).owner != o.stream) continue;
     emit(Call::make_stream, other);

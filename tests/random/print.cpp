@@ -486,8 +486,8 @@ std::string Printer::graph(const Step& step) const {
   const std::string second = text(" + %zu", half);
   const std::string copies =
       step.form % 2 == 0 ? "copy_bytes(side, " + to + second + ", " + from + second + text(", %zu);\n", rest)
-                         : text("DeviceBuffer<unsigned char> between(%zu, side); copy_bytes(side, between.data(), ", rest) + from + second +
-                               text(", %zu); copy_bytes(side, ", rest) + to + second + text(", between.data(), %zu);\n", rest);
+                         : text("{ DeviceBuffer<unsigned char> between(%zu, side); copy_bytes(side, between.data(), ", rest) + from +
+                               second + text(", %zu); copy_bytes(side, ", rest) + to + second + text(", between.data(), %zu); }\n", rest);
   std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on + ".device()};\n    const auto work = [&] {\n" +
                       "      main.launch_host_func([] {});\n      side.wait_stream(main);\n      copy_bytes(main, " + to + ", " + from +
                       text(", %zu);\n      ", half) + copies +

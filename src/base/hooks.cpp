@@ -5,6 +5,7 @@
 #include "base/sync.hpp"
 
 #include <exception>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace {
 constinit sync::Atomic<Hook> user_hook{nullptr};
 constinit sync::Atomic<Hook> trace_hook{nullptr};
 constinit sync::Atomic<std::uint64_t> last_number{0};
+constinit sync::Mutex setting;  // the hook and its bit in `observers` change together
 
 thread_local constinit int depth = 0;  // of operations that are told of
 thread_local constinit const SourcePlace* location = nullptr;
@@ -77,6 +79,7 @@ void set_trace_hook(Hook hook) noexcept {
 }  // namespace detail
 
 Hook set_hook(Hook hook) noexcept {
+  const std::lock_guard lock{detail::setting};
   const Hook old = detail::user_hook.exchange(hook, std::memory_order_acq_rel);
   detail::set_observer(detail::observer_hook, hook != nullptr);
   return old;

@@ -48,6 +48,7 @@ struct GraphState {
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
   sync::Mutex launching{};             // the runtimes allow one launch of a graph at a time
+  sync::Mutex asking{};                // and one call that uses `graph`, also if it only asks
   StreamUse last{};                    // the stream of the last launch; without a slot before the first
   bool is_unordered = false;           // the runtime does not order the next launch after the last one, if their streams differ
   std::shared_ptr<PooledEvent> end{};  // marks the end of the last launch; null: nothing does
@@ -344,19 +345,29 @@ void Graph::drop() noexcept {
   detail::release_graph(state_);
 }
 
+namespace {
+/// Requires: `asking` is held.
+[[nodiscard]] std::size_t count_nodes(native::graph graph, const char* operation) {
+  std::size_t count = 0;
+  detail::check(backend::graph_nodes(graph, nullptr, count), operation);
+  return count;
+}
+}  // namespace
+
 std::size_t Graph::node_count() const {
   constexpr const char* operation = "count the nodes of a graph";
-  const detail::GraphState& state = require(operation);
+  detail::GraphState& state = require(operation);
   detail::enter(operation);
-  std::size_t count = 0;
-  detail::check(backend::graph_nodes(state.graph, nullptr, count), operation);
-  return count;
+  const std::lock_guard lock{state.asking};
+  return count_nodes(state.graph, operation);
 }
 
 std::string Graph::dot() const {
   constexpr const char* operation = "draw a graph";
-  const detail::GraphState& state = require(operation);
-  std::size_t count = node_count();
+  detail::GraphState& state = require(operation);
+  detail::enter(operation);
+  const std::lock_guard lock{state.asking};
+  std::size_t count = count_nodes(state.graph, operation);
   std::vector<native::graph_node> nodes(count);
   detail::check(backend::graph_nodes(state.graph, nodes.data(), count), operation);
   std::string text = "digraph runnel {\n";

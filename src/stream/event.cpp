@@ -253,9 +253,9 @@ IpcEventHandle EventBase::export_event() {
   enter(operation);
   require_valid(operation);
   if (!options_.interprocess) throw_error(errc::invalid_argument, operation, "it was made without EventOptions{.interprocess = true}");
+  const std::lock_guard lock{changing};
   if (shared_ && origin_ == Origin::taken)
     throw_error(errc::invalid_argument, operation, "the event is another process's: send on the handle that it was opened by");
-  const std::lock_guard lock{changing};
   native::event event = handle_.load(std::memory_order_relaxed);
   const bool is_new = event == nullptr;
   const int device = is_new ? Device::current().ordinal() : device_.load(std::memory_order_relaxed);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,6 +62,34 @@ void store(const std::vector<Value>& values, Value* to, std::size_t& count) {
   count = stored;
 }
 
+/// The vendors forbid that two threads use one graph at a time, even in calls that only read. The program ends where that happens.
+class OneThread {
+ public:
+  explicit OneThread(vendor::Graph graph) : graph_{number_of(graph)} {
+    {
+      const std::lock_guard lock{mutex};
+      const bool is_alone = std::find(used.begin(), used.end(), graph_) == used.end();
+      used.push_back(graph_);
+      if (!is_alone) {
+        std::fputs("stand-in: two threads use one graph at a time\n", stderr);
+        std::abort();
+      }
+    }
+    std::this_thread::yield();  // so that another thread has a chance to come
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() {
+    const std::lock_guard lock{mutex};
+    used.erase(std::find(used.begin(), used.end(), graph_));
+  }
+
+ private:
+  static inline std::mutex mutex;
+  static inline std::vector<std::uintptr_t> used;
+  std::uintptr_t graph_;
+};
+
 int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode* to, std::size_t* count) {
   const GraphPtr graph = graph_of(handle);
   if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr)) return vendor::invalid_value;
@@ -114,6 +144,7 @@ int destroy(vendor::Executable handle) {
 extern "C" {
 
 vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes, std::size_t* count) {
+  const OneThread alone{handle};
   return call([&](Lock&) {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || count == nullptr) return vendor::invalid_value;
@@ -183,14 +214,17 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph, c
 
 #if CUDART_VERSION >= 13000
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+  const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
 #else
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) {
+  const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
 #if CUDART_VERSION >= 12030
 cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+  const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
 #endif
@@ -207,6 +241,7 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGr
 }
 
 hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to, std::size_t* count) {
+  const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
 

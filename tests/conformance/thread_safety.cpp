@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/thread-safety.md: several threads use one object at a time. Memory has its cases in thread_safety_memory.cpp.
+#include <barrier>
+#include <runnel/hooks.hpp>
+#include <span>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Bytes = std::vector<unsigned char>;
+constexpr int threads = 4;
+
+/// Threads that begin each round together.
+using Rounds = std::barrier<>;
+
+using ThreadSafety = Conformance;
+using ThreadSafetyTwo = TwoDevices;
+
+/// What one thread does with a stream that the others use too.
+class Visitor {
+ public:
+  Visitor(StreamRef stream, int number) : stream_{stream}, first_{pattern(size, static_cast<unsigned>(number + 1))} {}
+
+  void visit(const Stream& other, int round) {
+    copy(stream_, there_, first_);
+    stream_.launch_host_func([this] { ++ran_; });
+    const Event event = stream_.record_event();
+    stream_.record_event(mark_);
+    copy(stream_, back_, there_);
+    stream_.on_complete([this](const Outcome& outcome) { told_ += outcome.ok() ? 1 : 1000; });
+    other.wait_stream(stream_);
+    stream_.wait_event(event);
+    stream_.wait_event(mark_);
+    EXPECT_TRUE(stream_.valid() && stream_.id() != 0 && stream_.native() != nullptr && !stream_.is_capturing());
+    if (round % 8 == 0)
+      stream_.synchronize();
+    else if (round % 8 == 4)
+      EXPECT_TRUE(stream_.synchronize_for(patience));
+    else
+      static_cast<void>(stream_.query());
+  }
+  void expect_all(int rounds) const {
+    stream_.future().get();
+    EXPECT_EQ(ran_, rounds);
+    EXPECT_EQ(back_, first_);
+    EXPECT_TRUE(eventually([&] { return told_ == rounds; })) << told_;
+  }
+
+ private:
+  static constexpr std::size_t size = 3000;
+  StreamRef stream_;
+  Bytes first_, back_ = Bytes(size);
+  DeviceBuffer<unsigned char> there_{size, stream_};
+  Event mark_;
+  int ran_ = 0;  // not atomic: the stream gives the order
+  std::atomic<int> told_{0};
+};
+
+TEST_F(ThreadSafety, OneStreamTakesAllOperationsAtOnce) {
+  constexpr int rounds = 60;
+  const Stream stream, other;
+  on_threads(threads, [&](int i) {
+    Visitor visitor{stream, i};
+    for (int round = 0; round < rounds; ++round) visitor.visit(other, round);
+    visitor.expect_all(rounds);
+  });
+  EXPECT_TRUE(runs(stream));
+  EXPECT_TRUE(runs(other));
+}
+
+TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
+  constexpr std::size_t size = 512;
+  const Stream stream;
+  on_threads(threads, [&](int i) {
+    std::vector<int> in(size, i), out(size), filled(size);
+    DeviceBuffer<int> there{size, stream}, other{size, stream};
+    const CopyOperation up[] = {copy_operation(there, in)};
+    const CopyOperation down[] = {copy_operation(out, there), copy_operation(filled, other)};
+    for (int round = 0; round < 50; ++round) {
+      std::fill(in.begin(), in.end(), i * 1000 + round);
+      copy_batch(stream, up);
+      fill(stream, other, i * 77 + round);
+      set(stream, other, 5, round);
+      copy_batch(stream, down);
+      EXPECT_EQ(get(stream, other, 5), round);
+      EXPECT_EQ(out, in);
+      EXPECT_EQ(filled[4], i * 77 + round);
+    }
+  });
+}
+
+TEST_F(ThreadSafety, AnExceptionReachesOneOfFourWaits) {
+  constexpr int rounds = 100;
+  const Stream stream;
+  std::atomic<int> thrown{0};
+  Rounds step{threads};
+  on_threads(threads, [&](int i) {
+    for (int round = 0; round < rounds; ++round) {
+      if (i == 0) stream.launch_host_func([round] { throw round; });
+      step.arrive_and_wait();
+      try {
+        stream.synchronize();
+      } catch (const int found) {
+        EXPECT_EQ(found, round);
+        ++thrown;
+      }
+      step.arrive_and_wait();
+      if (i == 0) {
+        EXPECT_EQ(thrown, round + 1);
+      }
+    }
+  });
+}
+
+TEST_F(ThreadSafety, AFutureOfFourThreadsThrowsForEach) {
+  const Stream stream;
+  std::atomic<int> thrown{0}, well{0};
+  std::optional<Future> fails, succeeds;
+  int written = 0;
+  Rounds step{threads};
+  constexpr int rounds = 100;
+  on_threads(threads, [&](int i) {
+    for (int round = 1; round <= rounds; ++round) {
+      if (i == 0) {
+        stream.launch_host_func([&written, round] { written = round; });
+        succeeds = stream.future();
+        stream.launch_host_func([] { throw 1; });
+        fails = stream.future();
+      }
+      step.arrive_and_wait();
+      const Future mine = *succeeds;
+      EXPECT_TRUE(mine.wait_for(patience));
+      EXPECT_TRUE(mine.ready());
+      EXPECT_EQ(written, round);
+      well += succeeds->outcome().ok();
+      try {
+        fails->get();
+      } catch (const int) {
+        ++thrown;
+      }
+      EXPECT_EQ(fails->outcome().code(), errc::function_failed);
+      step.arrive_and_wait();
+      if (i == 0) {
+        EXPECT_THROW(stream.synchronize(), int);
+      }
+    }
+  });
+  EXPECT_EQ(thrown, threads * rounds);
+  EXPECT_EQ(well, threads * rounds);
+}
+
+/// One thread records the event again and again, the others ask and wait. What was recorded before a call began is complete after it.
+template <class Kind>
+class Recorded {
+ public:
+  void record(int round) {
+    stream_.launch_host_func([this, round] { done_ = round; });
+    event_.record(stream_);
+    recorded_ = round;
+  }
+  void wait() {
+    const int before = recorded_;
+    event_.synchronize();
+    EXPECT_GE(done_, before);
+  }
+  void wait_bounded() {
+    const int before = recorded_;
+    EXPECT_TRUE(event_.synchronize_for(patience));
+    EXPECT_GE(done_, before);
+  }
+  void ask() {
+    const int before = recorded_;
+    const bool is_complete = event_.query();
+    EXPECT_TRUE(!is_complete || done_ >= before);
+    EXPECT_TRUE(event_.valid());
+    EXPECT_NE(to_string(event_), "");
+  }
+  void make_wait(StreamRef waiting) {
+    const int before = recorded_;
+    waiting.wait_event(event_);
+    waiting.launch_host_func([this, before] { late_ += done_ < before ? 1 : 0; });
+  }
+  void tell() {
+    const int before = recorded_;
+    ++told_expected_;
+    event_.on_complete([this, before](const Outcome& outcome) {
+      late_ += !outcome.ok() || done_ < before ? 1 : 0;
+      ++told_;
+    });
+  }
+  void expect_in_order() {
+    EXPECT_TRUE(eventually([&] { return told_ == told_expected_; })) << told_;
+    EXPECT_EQ(late_, 0);
+    event_.synchronize();
+    EXPECT_TRUE(event_.query());
+  }
+
+ private:
+  Stream stream_;
+  Kind event_;
+  std::atomic<int> done_{0}, recorded_{0}, late_{0}, told_{0}, told_expected_{0};
+};
+
+template <class Kind>
+void record_beside_waits() {
+  constexpr int rounds = 500;
+  const Stream waiting;
+  Recorded<Kind> recorded;
+  on_threads(threads, [&](int i) {
+    for (int round = 1; round <= rounds; ++round) {
+      if (i == 0)
+        recorded.record(round);
+      else if (i == 1)
+        round % 2 == 0 ? recorded.wait() : recorded.ask();
+      else if (i == 2)
+        round % 2 == 0 ? recorded.wait_bounded() : recorded.ask();
+      else
+        recorded.make_wait(waiting);
+    }
+  });
+  waiting.synchronize();
+  recorded.expect_in_order();
+}
+TEST_F(ThreadSafety, AnEventIsRecordedBesideWaits) { record_beside_waits<Event>(); }
+TEST_F(ThreadSafety, ATimedEventIsRecordedBesideWaits) { record_beside_waits<TimedEvent>(); }
+
+template <class Kind>
+void complete_on_four_threads() {
+  const Stream waiting;
+  Recorded<Kind> recorded;
+  Rounds step{threads};
+  on_threads(threads, [&](int i) {
+    for (int round = 1; round <= 100; ++round) {
+      if (i == 0) recorded.record(round);
+      step.arrive_and_wait();
+      recorded.tell();
+      recorded.make_wait(waiting);
+      recorded.ask();
+      recorded.wait();
+      step.arrive_and_wait();
+    }
+  });
+  waiting.synchronize();
+  recorded.expect_in_order();
+}
+TEST_F(ThreadSafety, AnEventIsToldOfByFourThreads) { complete_on_four_threads<Event>(); }
+TEST_F(ThreadSafety, ATimedEventIsToldOfByFourThreads) { complete_on_four_threads<TimedEvent>(); }
+
+TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
+  const Stream stream;
+  const TimedEvent start{stream};
+  occupy(stream, std::chrono::milliseconds{2});
+  const TimedEvent stop{stream};
+  stop.synchronize();
+  const auto took = stop - start;
+  on_threads(threads, [&](int) {
+    for (int round = 0; round < 100; ++round) {
+      EXPECT_EQ(stop - start, took);
+      EXPECT_TRUE(start.query());
+    }
+  });
+}
+
+TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
+  for (int round = 0; round < 50; ++round) {
+    const Stream stream;
+    Event event{EventOptions{.interprocess = true}};
+    std::vector<IpcEventHandle> handles(threads);
+    on_threads(threads, [&](int i) {
+      handles[static_cast<std::size_t>(i)] = event.ipc_handle();
+      EXPECT_EQ(code_of([&] { return Event::from_ipc_handle(handles[static_cast<std::size_t>(i)]); }), errc::invalid_argument);
+      event.synchronize();
+      stream.wait_event(event);
+    });
+    for (const IpcEventHandle& handle : handles) EXPECT_EQ(handle, handles[0]);
+    event.record(stream);
+    EXPECT_TRUE(event.synchronize_for(patience));
+  }
+}
+
+/// Leases that one thread takes and another one ends.
+class Exchange {
+ public:
+  void put(StreamLease lease) {
+    const std::lock_guard lock{mutex_};
+    leases_.push_back(std::move(lease));
+  }
+  /// Ends the lease that was put first.
+  void end_one() {
+    std::optional<StreamLease> lease;
+    const std::lock_guard lock{mutex_};
+    if (leases_.empty()) return;
+    lease.emplace(std::move(leases_.front()));
+    leases_.erase(leases_.begin());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<StreamLease> leases_;
+};
+
+TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
+  constexpr int rounds = 100;
+  StreamPool pool{device(), {.size = 2, .max = 3}};
+  std::atomic<int> ran{0}, taken{0};
+  {
+    Exchange exchange;
+    on_threads(threads, [&](int i) {
+      for (int round = 0; round < rounds; ++round) {
+        std::optional<StreamLease> lease = pool.acquire_for(std::chrono::milliseconds{i == 0 ? 0 : 1});
+        if (lease) {
+          lease->launch_host_func([&] { ++ran; });
+          ++taken;
+          exchange.put(std::move(*lease));
+        }
+        EXPECT_LE(pool.size(), 3U);
+        EXPECT_LE(pool.leased(), 3U);
+        EXPECT_LE(pool.growth(), 1U);
+        if (round % 2 == 1 || !lease) exchange.end_one();
+      }
+    });
+  }
+  EXPECT_EQ(pool.leased(), 0U);
+  EXPECT_GT(taken, 0);
+  device().synchronize();
+  EXPECT_TRUE(eventually([&] { return ran == taken; })) << ran << " of " << taken;
+  EXPECT_TRUE(runs(pool.acquire()));
+}
+
+TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
+  constexpr std::size_t size = 256;
+  constexpr int rounds = 60;
+  const Stream stream;
+  DeviceBuffer<int> there{size, stream}, other{size, stream};
+  int count = 0;  // not atomic: the launches of one graph run one after the other
+  fill(stream, there, 9);
+  stream.synchronize();
+  const Graph graph = capture(stream, [&] {
+    copy(stream, other, there);
+    stream.launch_host_func([&] { ++count; });
+  });
+  const std::string drawing = graph.dot();
+  on_threads(threads, [&](int) {
+    const Stream own;
+    for (int round = 0; round < rounds; ++round) {
+      graph.launch(own);
+      EXPECT_EQ(graph.node_count(), 2U);
+      EXPECT_EQ(graph.dot(), drawing);
+      EXPECT_EQ(graph.device(), device());
+    }
+    own.synchronize();
+  });
+  EXPECT_EQ(get(stream, other, size - 1), 9);
+  EXPECT_EQ(count, threads * rounds);
+}
+
+TEST_F(ThreadSafety, AGraphsExceptionReachesTheStreamsThatLaunchIt) {
+  constexpr int rounds = 40;
+  const Stream stream;
+  const Graph graph = capture(stream, [&] { stream.launch_host_func([] { throw 1; }); });
+  std::atomic<int> thrown{0};
+  on_threads(threads, [&](int) {
+    const Stream own;
+    for (int round = 0; round < rounds; ++round) {
+      graph.launch(own);
+      try {
+        own.synchronize();
+      } catch (const int) {
+        ++thrown;
+      }
+    }
+    EXPECT_NO_THROW(own.synchronize());
+  });
+  EXPECT_EQ(thrown, threads * rounds);
+}
+
+TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
+  constexpr std::size_t size = 1000;
+  const Stream shared;
+  std::atomic<int> ran{0}, launched{0};
+  on_threads(threads, [&](int i) {
+    const Stream own, captured;
+    const Bytes in = pattern(size, static_cast<unsigned>(i));
+    Bytes back(size);
+    PinnedBuffer<unsigned char> host{size};
+    DeviceBuffer<unsigned char> there{size, own};
+    for (int round = 0; round < 30; ++round) {
+      const Graph graph = capture(captured, [&] {
+        captured.launch_host_func([&] { ++launched; });
+        copy(own, there, in);
+        shared.launch_host_func([&] { ++ran; });
+        fill(captured, host, static_cast<unsigned char>(i));
+        copy(own, back, there);
+      });
+      own.synchronize();
+      EXPECT_EQ(back, in);
+      EXPECT_EQ(graph.node_count(), 2U);
+      graph.launch(own);
+      own.synchronize();
+      EXPECT_EQ(host[size - 1], i);
+    }
+  });
+  shared.synchronize();
+  EXPECT_EQ(ran, threads * 30);
+  EXPECT_EQ(launched, threads * 30);
+}
+
+TEST_F(ThreadSafety, OneContextGuardsFourThreads) {
+  const Stream stream;
+  std::optional<StreamContext> context;
+  {
+    const StreamGuard with{stream};
+    context.emplace();
+  }
+  on_threads(threads, [&](int i) {
+    const Stream own;
+    for (int round = 0; round < 100; ++round) {
+      {
+        const StreamContext::Guard with{*context};
+        const HookLocation here{"file", "function", static_cast<unsigned>(i)};
+        const ProfilerRange range{"range"};
+        EXPECT_EQ(current_stream(), stream);
+        const StreamGuard inner{own};
+        EXPECT_EQ(current_stream(), own);
+      }
+      EXPECT_EQ(current_stream(), device().default_stream());
+      set_default_pageable(i % 2 == 0 ? Pageable::block : Pageable::refuse);
+      EXPECT_EQ(default_pageable(), i % 2 == 0 ? Pageable::block : Pageable::refuse);
+    }
+  });
+  EXPECT_EQ(default_pageable(), Pageable::stage);
+}
+
+TEST_F(ThreadSafety, OverlapRunsOnFourThreads) {
+  const std::vector<int> in(20'000, 5);
+  on_threads(threads, [&](int i) {
+    std::vector<int> out(in.size());
+    std::thread::id ran_on;
+    std::size_t finished = 0;
+    OverlapOptions options{.chunk = 1500, .in_flight = static_cast<std::size_t>(1 + i)};
+    options.progress = [&](const OverlapProgress& progress) { finished = progress.items; };
+    const OverlapResult result = overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
+      ran_on = std::this_thread::get_id();
+      copy(stream, to, from);
+    });
+    EXPECT_EQ(out, in);
+    EXPECT_EQ(result.items, in.size());
+    EXPECT_EQ(finished, in.size());
+    EXPECT_EQ(ran_on, std::this_thread::get_id());
+  });
+}
+
+TEST_F(ThreadSafety, DevicesAnswerFourThreads) {
+  const Device here = device();
+  const std::string name = here.name(), uuid = here.uuid();
+  const std::size_t total = here.memory_info().total;
+  on_threads(threads, [&](int i) {
+    const Stream own;
+    for (int round = 0; round < 50; ++round) {
+      EXPECT_EQ(here.name(), name);
+      EXPECT_EQ(Device::from_uuid(uuid), here);
+      EXPECT_EQ(here.memory_info().total, total);
+      EXPECT_EQ(here.host_wait(), HostWait::automatic);
+      here.set_host_wait(HostWait::automatic);
+      EXPECT_TRUE(here.priority_range().contains(0));
+      EXPECT_EQ(here.default_stream().device(), here);
+      EXPECT_GE(live_objects().streams, 1U);
+      if (i == 0) here.synchronize();
+      if (Device::count() > 1 && here.can_access_peer(Device{1})) here.enable_peer_access(Device{1});
+    }
+  });
+  if (Device::count() > 1) here.disable_peer_access(Device{1});
+}
+
+TEST_F(ThreadSafety, PartsOfADeviceAreTheSameForFourThreads) {
+  if (!device().has_partitions()) GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
+  if (device().multiprocessor_count() < 2) GTEST_SKIP() << "the device cannot be divided";
+  std::vector<std::optional<Partition>> parts(threads);
+  on_threads(threads, [&](int i) {
+    for (int round = 0; round < 20; ++round) {
+      const auto [small, rest] = partition(device(), 1);
+      parts[static_cast<std::size_t>(i)] = small;
+      EXPECT_TRUE(runs(Stream{StreamOptions{.partition = rest}}));
+    }
+  });
+  for (const auto& part : parts) EXPECT_EQ(*part, *parts[0]);
+}
+
+TEST_F(ThreadSafetyTwo, StreamsOfTwoDevicesWaitForEachOtherOnFourThreads) {
+  constexpr std::size_t size = 500;
+  const Stream on_first{first}, on_second{second};
+  on_threads(threads, [&](int i) {
+    const Bytes in = pattern(size, static_cast<unsigned>(i));
+    Bytes back(size);
+    DeviceBuffer<unsigned char> here{size, on_first}, there{size, on_second};
+    for (int round = 0; round < 40; ++round) {
+      copy(on_first, here, in);
+      on_second.wait_stream(on_first);
+      copy(on_second, there, here);
+      copy(on_second, back, there);
+      on_first.wait_stream(on_second);  // the next copy overwrites what that one reads
+      on_second.synchronize();
+      EXPECT_EQ(back, in);
+    }
+    here.record_stream(on_second);
+  });
+}
+
+TEST_F(ThreadSafetyTwo, GuardsOfFourThreadsAreIndependent) {
+  const Stream on_second{second};
+  on_threads(threads, [&](int i) {
+    for (int round = 0; round < 100; ++round) {
+      const DeviceGuard guard{Device{i % 2}};
+      EXPECT_EQ(Device::current(), Device{i % 2});
+      const StreamGuard with{on_second};
+      EXPECT_EQ(Device::current(), second);
+      EXPECT_EQ(current_stream(), on_second);
+    }
+    EXPECT_EQ(Device::current(), first);
+  });
+}
+
+}  // namespace

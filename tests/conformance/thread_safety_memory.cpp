@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/thread-safety.md: several threads use one buffer, pool or resource at a time.
+#include <unistd.h>
+
+#include <barrier>
+#include <cstring>
+#include <memory_resource>
+#include <span>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Bytes = std::vector<unsigned char>;
+constexpr int threads = 4;
+using ThreadSafetyMemory = Conformance;
+
+/// Writes its bytes through a stream into device memory and reads them back. Waits. Returns whether they are the same.
+[[nodiscard]] bool keeps_bytes(StreamRef stream, DeviceSpan<unsigned char> there, unsigned seed) {
+  const Bytes in = pattern(there.size(), seed);
+  Bytes back(there.size());
+  copy(stream, there, in);
+  copy(stream, back, there);
+  stream.synchronize();
+  return back == in;
+}
+
+TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
+  constexpr std::size_t part = 1000;
+  const Stream owner;
+  auto buffer = std::make_unique<DeviceBuffer<unsigned char>>(threads * part, owner);
+  owner.synchronize();
+  on_threads(threads, [&](int i) {
+    const Stream own;
+    for (unsigned round = 0; round < 100; ++round) {
+      EXPECT_EQ(buffer->stream(), owner);
+      EXPECT_EQ(buffer->size(), threads * part);
+      const DeviceSpan<unsigned char> mine = buffer->span().subspan(static_cast<std::size_t>(i) * part, part);
+      EXPECT_TRUE(keeps_bytes(round % 2 == 0 ? StreamRef{own} : StreamRef{owner}, mine, round + static_cast<unsigned>(i)));
+      record_stream(own, mine);
+    }
+  });
+  buffer.reset();
+  EXPECT_TRUE(runs(owner));
+}
+
+TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
+  constexpr std::size_t size = 2000;
+  const Bytes expected = pattern(size);
+  auto buffer = std::make_unique<PinnedBuffer<unsigned char>>(size);
+  std::copy(expected.begin(), expected.end(), buffer->begin());
+  on_threads(threads, [&](int) {
+    const Stream own;
+    DeviceBuffer<unsigned char> there{size, own};
+    Bytes back(size);
+    for (int round = 0; round < 100; ++round) {
+      copy(own, there, *buffer);
+      buffer->record_use(own);
+      PinnedPool::record_use(buffer->data() + 7, own);
+      record_stream(own, *buffer);
+      EXPECT_NE(buffer->device_pointer(), nullptr);
+      copy(own, back, there);
+      own.synchronize();
+      EXPECT_TRUE(std::equal(back.begin(), back.end(), buffer->begin()));
+    }
+  });
+  const std::size_t blocks = PinnedPool::statistics().blocks;
+  buffer.reset();
+  EXPECT_EQ(PinnedPool::statistics().blocks, blocks - 1);
+}
+
+TEST_F(ThreadSafetyMemory, AResourceIsSetBesideAllocations) {
+  const DeviceResource resource{device()};
+  const DeviceStatistics before = resource.statistics();
+  const std::size_t limit = resource.limit();
+  const bool has_pools = device().has_memory_pools();
+  const Stream shared;
+  std::atomic<int> left{threads - 1};
+  on_threads(threads, [&](int i) {
+    if (i > 0) {
+      for (unsigned round = 0; round < 100; ++round) {
+        const std::size_t size = 300 * (1 + round % 5);
+        auto* const block = static_cast<unsigned char*>(resource.allocate(shared, size));
+        EXPECT_TRUE(keeps_bytes(shared, {block, size}, round));
+        resource.deallocate(shared, block, size);
+      }
+      --left;
+      return;
+    }
+    while (left > 0) {
+      resource.set_limit(before.in_use + 100'000);
+      EXPECT_EQ(resource.limit(), before.in_use + 100'000);
+      const DeviceStatistics now = resource.statistics();
+      EXPECT_LE(now.in_use, before.in_use + (threads - 1) * 1500);
+      EXPECT_LE(now.blocks, before.blocks + (threads - 1));
+      resource.reset_peak();
+      if (has_pools) {
+        resource.set_release_threshold(now.in_use);
+        static_cast<void>(resource.reserved());
+      }
+      resource.trim();
+      resource.set_limit(limit);
+    }
+  });
+  if (has_pools) resource.set_release_threshold(0);
+  shared.synchronize();
+  EXPECT_EQ(resource.statistics().in_use, before.in_use);
+  EXPECT_EQ(resource.statistics().blocks, before.blocks);
+  EXPECT_EQ(resource.limit(), limit);
+}
+
+TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
+  const PinnedStatistics before = PinnedPool::statistics();
+  const std::size_t limit = PinnedPool::limit();
+  std::atomic<int> left{threads - 1};
+  std::pmr::memory_resource* const pinned = pinned_resource();
+  on_threads(threads, [&](int i) {
+    if (i == 0) {
+      while (left > 0) {
+        PinnedPool::set_limit(std::size_t{1} << 30);
+        PinnedPool::trim();
+        Staging::trim();
+        EXPECT_GT(Staging::options().workers, 0);
+        EXPECT_GE(PinnedPool::statistics().misses, before.misses);
+        PinnedPool::reset_peak();
+        PinnedPool::set_limit(limit);
+      }
+      return;
+    }
+    const Stream own;
+    DeviceBuffer<unsigned char> there{300 << 10, own};
+    for (unsigned round = 0; round < 20; ++round) {
+      const std::vector<int, PinnedAllocator<int>> numbers(2000 + round, static_cast<int>(round));
+      void* const block = pinned->allocate(5000);
+      std::memset(block, i, 5000);
+      EXPECT_TRUE(keeps_bytes(own, there, round + static_cast<unsigned>(i)));  // 300 KiB of pageable memory: staged
+      copy_bytes(own, there.data(), block, 5000);
+      EXPECT_EQ(get(own, there, 4999), i);
+      pinned->deallocate(block, 5000);
+      EXPECT_EQ(std::count(numbers.begin(), numbers.end(), static_cast<int>(round)), 2000 + round);
+    }
+    --left;
+  });
+  EXPECT_EQ(PinnedPool::limit(), limit);
+}
+
+/// Memory that begins with a page, so that two parts of whole pages have no page in common.
+class Pages {
+ public:
+  explicit Pages(std::size_t count) : memory_((count + 1) * size()) {
+    void* begin = memory_.data();
+    std::size_t space = memory_.size();
+    begin_ = static_cast<unsigned char*>(std::align(size(), count * size(), begin, space));
+  }
+  [[nodiscard]] static std::size_t size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+  [[nodiscard]] std::span<unsigned char> part(std::size_t first, std::size_t count) const {
+    return {begin_ + first * size(), count * size()};
+  }
+
+ private:
+  Bytes memory_;
+  unsigned char* begin_;
+};
+
+TEST_F(ThreadSafetyMemory, OneOfFourThreadsPinsMemoryThatOverlaps) {
+  constexpr int rounds = 50;
+  const Pages pages{threads + 1};
+  std::atomic<int> pinned{0}, refused{0};
+  std::barrier<> step{threads};
+  on_threads(threads, [&](int i) {
+    const auto mine = pages.part(static_cast<std::size_t>(i) / 2, 3);  // all have one page in common
+    for (int round = 0; round < rounds; ++round) {
+      HostRegistration pin;
+      step.arrive_and_wait();
+      const std::error_code code = code_of([&] { pin = HostRegistration{mine.data(), mine.size()}; });
+      code == nothing_thrown ? ++pinned : ++refused;
+      EXPECT_TRUE(code == nothing_thrown || code == errc::invalid_argument) << code.message();
+      EXPECT_EQ(pin.data(), code == nothing_thrown ? mine.data() : nullptr);
+      step.arrive_and_wait();
+    }
+  });
+  EXPECT_EQ(pinned, rounds);
+  EXPECT_EQ(refused, (threads - 1) * rounds);
+  EXPECT_EQ(pointer_info(pages.part(2, 1).data()).kind, MemoryKind::pageable);
+}
+
+TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
+  const Pages pages{threads + 1};
+  const auto common = pages.part(threads, 1);
+  const HostRegistration shared{common.data(), common.size()};
+  std::fill(common.begin(), common.end(), static_cast<unsigned char>(0x5a));
+  on_threads(threads, [&](int i) {
+    const Stream own;
+    const auto mine = pages.part(static_cast<std::size_t>(i), 1);
+    DeviceBuffer<unsigned char> there{mine.size(), own};
+    for (int round = 0; round < 40; ++round) {
+      const HostRegistration pin{mine.data(), mine.size()};
+      EXPECT_EQ(pointer_info(mine.data()).kind, MemoryKind::pinned);
+      EXPECT_EQ(shared.data(), common.data());
+      EXPECT_NE(shared.device_pointer(), nullptr);
+      copy_bytes(own, there.data(), shared.data(), shared.size_bytes());
+      copy_bytes(own, mine.data(), there.data(), mine.size());
+      own.synchronize();
+      EXPECT_TRUE(std::equal(mine.begin(), mine.end(), common.begin()));
+    }
+  });
+}
+
+TEST_F(ThreadSafetyMemory, ASharedBufferGivesItsHandleToFourThreads) {
+  constexpr std::size_t part = 1000;
+  const Stream stream;
+  SharedBuffer<unsigned char> buffer{threads * part};
+  const IpcMemoryHandle handle = buffer.ipc_handle();
+  on_threads(threads, [&](int i) {
+    for (unsigned round = 0; round < 40; ++round) {
+      EXPECT_EQ(buffer.ipc_handle(), handle);
+      EXPECT_EQ(code_of([&] { return SharedBuffer<unsigned char>::from_ipc_handle(handle); }), errc::invalid_argument);
+      EXPECT_TRUE(keeps_bytes(stream, buffer.span().subspan(static_cast<std::size_t>(i) * part, part), round));
+    }
+  });
+}
+
+TEST_F(ThreadSafetyMemory, FourThreadsAdviseOnOneManagedBuffer) {
+  std::optional<ManagedBuffer<unsigned char>> memory;
+  const std::error_code code = code_of([&] { memory.emplace(8192); });
+  if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
+  const ManagedBuffer<unsigned char>& buffer = *memory;
+  on_threads(threads, [&](int) {
+    const Stream own;
+    for (int round = 0; round < 40; ++round) {
+      EXPECT_EQ(code_of([&] { advise(buffer, MemoryAdvice::mostly_read, device()); }), nothing_thrown);
+      EXPECT_EQ(code_of([&] { prefetch(own, buffer, MemoryPlace::host()); }), nothing_thrown);
+      EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::managed);
+    }
+    own.synchronize();
+  });
+}
+
+}  // namespace

@@ -74,7 +74,7 @@ TEST_F(ObservedThreads, TheHookThatStaysIsTold) {
   Event event;
   std::barrier<> step{threads};
   on_threads(threads, [&](int i) {
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < 50; ++round) {
       step.arrive_and_wait();
       set_hook(i % 2 == 0 ? one : nullptr);
       step.arrive_and_wait();

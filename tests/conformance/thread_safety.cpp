@@ -92,7 +92,7 @@ TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
 }
 
 TEST_F(ThreadSafety, AnExceptionReachesOneOfFourWaits) {
-  constexpr int rounds = 100;
+  constexpr int rounds = 20;
   const Stream stream;
   std::atomic<int> thrown{0};
   Rounds step{threads};
@@ -120,7 +120,7 @@ TEST_F(ThreadSafety, AFutureOfFourThreadsThrowsForEach) {
   std::optional<Future> fails, succeeds;
   int written = 0;
   Rounds step{threads};
-  constexpr int rounds = 100;
+  constexpr int rounds = 20;
   on_threads(threads, [&](int i) {
     for (int round = 1; round <= rounds; ++round) {
       if (i == 0) {
@@ -232,7 +232,7 @@ void complete_on_four_threads() {
   Recorded<Kind> recorded;
   Rounds step{threads};
   on_threads(threads, [&](int i) {
-    for (int round = 1; round <= 100; ++round) {
+    for (int round = 1; round <= 20; ++round) {
       if (i == 0) recorded.record(round);
       step.arrive_and_wait();
       recorded.tell();
@@ -264,7 +264,7 @@ TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
 }
 
 TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < 10; ++round) {
     const Stream stream;
     Event event{EventOptions{.interprocess = true}};
     std::vector<IpcEventHandle> handles(threads);
@@ -302,7 +302,7 @@ class Exchange {
 };
 
 TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
-  constexpr int rounds = 100;
+  constexpr int rounds = 40;
   StreamPool pool{device(), {.size = 2, .max = 3}};
   std::atomic<int> ran{0}, taken{0};
   {

@@ -164,7 +164,7 @@ class Pages {
 };
 
 TEST_F(ThreadSafetyMemory, OneOfFourThreadsPinsMemoryThatOverlaps) {
-  constexpr int rounds = 50;
+  constexpr int rounds = 20;
   const Pages pages{threads + 1};
   std::atomic<int> pinned{0}, refused{0};
   std::barrier<> step{threads};

@@ -29,6 +29,7 @@ struct EventOptions {
 
 namespace detail {
 
+class StreamCall;
 struct Slot;
 struct Completion;
 
@@ -100,6 +101,7 @@ class EventBase {
 
  private:
   friend struct Access;
+  friend class HandleInUse;
   enum class State : unsigned char { usable, moved_from };
   /// Where the handle comes from, which decides where it goes in the end.
   enum class Origin : unsigned char {
@@ -110,23 +112,39 @@ class EventBase {
 
   [[nodiscard]] std::string describe() const;
   void require_valid(const char* operation) const;
-  /// What the host may ask about; null if nothing was recorded. @throws errc::capture for an event that was recorded in a capture
-  [[nodiscard]] native::event handle_for_host(const char* operation) const;
+  /// @throws errc::capture for an event that was recorded in a capture: the host must not ask about it
+  void refuse_captured(const char* operation) const;
   friend void submit_completion(const EventBase& event, Completion* completion);
+  [[nodiscard]] bool record_again(const StreamCall& call);
   void record_on_fresh(Slot& slot);
+  /// @cond
+  /// A native event that a record has replaced by a fresh one.
+  struct Replaced {
+    native::event event{};
+    int device = -1;
+    Origin origin = Origin::pool;
+    Replaced* next = nullptr;
+  };
+  /// @endcond
   void discard() noexcept;
-  void give_away(native::event event, int device) const noexcept;
+  void keep_or_give_away(const Replaced& old) noexcept;
+  void give_away_unused() noexcept;
+  void give_away(const Replaced& old) const noexcept;
   bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
 
   // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
   std::atomic<native::event> handle_{};
   std::atomic<bool> recorded_{false};
-  std::atomic<bool> captured_{false};         // recorded in a capture
-  mutable std::atomic<bool> watched_{false};  // the watcher may still query the handle
+  mutable std::atomic<bool> is_replaceable_{false};  // calls that use the handle are counted from now on
+  mutable std::atomic<int> users_{0};                // such calls under way
+  std::atomic<bool> captured_{false};                // recorded in a capture
+  mutable std::atomic<bool> watched_{false};         // the watcher may still query the handle
   std::atomic<short> device_{-1};
   EventOptions options_;
   bool timed_;
-  bool shared_ = false;  // with other processes, which know this native event
+  Replaced first_;             // kept until the end: a call that began before calls were counted may still use it
+  Replaced* later_ = nullptr;  // those that were replaced while they were used
+  bool shared_ = false;        // with other processes, which know this native event
   Origin origin_ = Origin::pool;
   State state_ = State::usable;
 };

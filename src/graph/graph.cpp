@@ -301,12 +301,12 @@ void Graph::launch(StreamRef stream) const {
     told.begin(about(call.slot(), HookKind::graph_launch, launching));
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
-  note_use(state, use);
   const backend::status s = backend::graph_launch(state.executable, call.handle());
   if (s != backend::ok) {
     if (has_functions) state.functions->undo_launch();
     throw_status(s, launching);
   }
+  note_use(state, use);  // only now: after a failure, an earlier launch on another stream may still run
   state.is_unordered = !backend::orders_graph_launches();
   tell_work(call.slot());
   if (is_marked) mark_launch(state, call);

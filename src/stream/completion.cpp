@@ -144,7 +144,10 @@ FutureState* make_future(StreamRef stream) {
 void submit_completion(const EventBase& event, Completion* raw) {
   OwnedCompletion completion = own(raw);
   enter(submitting);
-  completion->event = event.handle_for_host(submitting);
+  event.is_replaceable_.store(true);  // before the handle is read: the next record replaces it
+  const HandleInUse use{event, submitting};
+  event.refuse_captured(submitting);
+  completion->event = use.get();
   watcher().start(submitting);
   event.watched_.store(true, std::memory_order_release);
   watcher().add(std::move(completion), nullptr);

@@ -18,7 +18,9 @@
 #include "stream/watcher.hpp"
 
 #include <cmath>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -47,26 +49,34 @@ native::event Access::recorded(const EventBase& event) noexcept {
   return event.recorded_.load(std::memory_order_acquire) ? event.handle_.load(std::memory_order_acquire) : nullptr;
 }
 
-native::event recorded_event(const EventBase& event, const char* operation) {
-  if (!event.valid()) throw_error(errc::invalid_handle, operation, "the event was moved from");
-  return Access::recorded(event);
+/// Counting would cost each call 10 ns, so calls are counted only once the handle may be replaced. An uncounted call can only have read the
+/// first handle, which is kept: whoever reads a later one also sees the flag, which is set before.
+HandleInUse::HandleInUse(const EventBase& event, const char* operation) {
+  event.require_valid(operation);
+  handle_ = Access::recorded(event);
+  if (!event.is_replaceable_.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  counted_ = &event;
+  event.users_.fetch_add(1);
+  handle_ = event.recorded_.load() ? event.handle_.load() : nullptr;  // after the count, which a thread reads that replaces the handle
 }
 
-native::event EventBase::handle_for_host(const char* operation) const {
-  const native::event event = recorded_event(*this, operation);
+void EventBase::refuse_captured(const char* operation) const {
   if (captured_.load(std::memory_order_relaxed)) [[unlikely]]
     throw_error(errc::capture, operation, "the event was recorded in a capture: it marks a place in a graph");
-  return event;
 }
 
 EventBase::EventBase(EventBase&& other) noexcept
     : handle_{other.handle_.exchange({}, std::memory_order_relaxed)},
       recorded_{other.recorded_.exchange(false, std::memory_order_relaxed)},
+      is_replaceable_{other.is_replaceable_.load(std::memory_order_relaxed)},
       captured_{other.captured_.load(std::memory_order_relaxed)},
       watched_{other.watched_.exchange(false, std::memory_order_relaxed)},
       device_{other.device_.load(std::memory_order_relaxed)},
       options_{other.options_},
       timed_{other.timed_},
+      first_{std::exchange(other.first_, {})},
+      later_{std::exchange(other.later_, nullptr)},
       shared_{other.shared_},
       origin_{other.origin_},
       state_{std::exchange(other.state_, State::moved_from)} {}
@@ -79,7 +89,10 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
   captured_.store(other.captured_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   watched_.store(other.watched_.exchange(false, std::memory_order_relaxed), std::memory_order_relaxed);
   device_.store(other.device_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  is_replaceable_.store(other.is_replaceable_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   options_ = other.options_;
+  first_ = std::exchange(other.first_, {});
+  later_ = std::exchange(other.later_, nullptr);
   shared_ = other.shared_;
   origin_ = other.origin_;
   state_ = std::exchange(other.state_, State::moved_from);
@@ -89,21 +102,44 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
 EventBase::~EventBase() { discard(); }
 
 void EventBase::discard() noexcept {
+  give_away_unused();
+  if (first_.event != nullptr) give_away(std::exchange(first_, {}));
   const native::event event = handle_.exchange({}, std::memory_order_relaxed);
   if (event == nullptr || origin_ == Origin::borrowed) return;
   count_down(counters.events);
-  give_away(event, device_.load(std::memory_order_relaxed));
+  give_away({event, device_.load(std::memory_order_relaxed), origin_});
 }
 
-/// Requires: the handle is not borrowed.
-void EventBase::give_away(native::event event, int device) const noexcept {
+/// Requires: the handle is not borrowed, and no call uses it.
+void EventBase::give_away(const Replaced& old) const noexcept {
   const backend::EventKind kind = kind_of(timed_, options_);
-  const bool to_destroy = origin_ == Origin::taken || timed_ || kind.blocking_wait || kind.interprocess;
-  if (watched_.exchange(false, std::memory_order_acq_rel) && !is_forked_child() && watcher().take_event(event, device, to_destroy)) return;
-  if (origin_ == Origin::taken)
-    destroy_event(event, device);
+  const bool to_destroy = old.origin == Origin::taken || timed_ || kind.blocking_wait || kind.interprocess;
+  const bool may_be_watched = is_replaceable_.load(std::memory_order_relaxed) && !is_forked_child();
+  if (may_be_watched && watcher().take_event(old.event, old.device, to_destroy)) return;
+  if (old.origin == Origin::taken)
+    destroy_event(old.event, old.device);
   else
-    return_event(event, device, kind);
+    return_event(old.event, old.device, kind);
+}
+
+/// Requires: no call uses a handle that was replaced.
+void EventBase::give_away_unused() noexcept {
+  while (later_ != nullptr) {
+    const std::unique_ptr<Replaced> each{std::exchange(later_, later_->next)};
+    give_away(*each);
+  }
+}
+
+/// Requires: the handle has been replaced. Without memory to note it, it is leaked.
+void EventBase::keep_or_give_away(const Replaced& old) noexcept {
+  if (first_.event == nullptr) {
+    first_ = old;
+  } else if (users_.load() == 0) {
+    give_away(old);
+    give_away_unused();
+  } else if (auto* const kept = new (std::nothrow) Replaced{old}) {
+    kept->next = std::exchange(later_, kept);
+  }
 }
 
 void EventBase::require_valid(const char* operation) const {
@@ -138,12 +174,23 @@ void EventBase::record_on_fresh(Slot& slot) {
     throw_status(s, operation);
   }
   device_.store(static_cast<short>(slot.device), std::memory_order_relaxed);
-  handle_.store(fresh, std::memory_order_release);
+  watched_.store(false, std::memory_order_relaxed);
+  if (old != nullptr) is_replaceable_.store(true);
+  handle_.store(fresh);
+  const Origin old_origin = std::exchange(origin_, Origin::pool);
   if (old == nullptr)
     count_up(counters.events);
   else
-    give_away(old, old_device);
-  origin_ = Origin::pool;
+    keep_or_give_away({old, old_device, old_origin});
+}
+
+/// False if the event needs another handle.
+bool EventBase::record_again(const StreamCall& call) {
+  const HandleInUse use{*this, call.operation()};
+  const bool fits = use.get() != nullptr && device_.load(std::memory_order_relaxed) == call.slot().device;
+  if (!fits || watched_.load(std::memory_order_relaxed)) return false;
+  call.check(backend::event_record(use.get(), call.handle()));
+  return true;
 }
 
 void EventBase::record(StreamRef stream) {
@@ -151,12 +198,7 @@ void EventBase::record(StreamRef stream) {
   Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
   const StreamCall call{slot, operation};
-  const native::event event = handle_.load(std::memory_order_acquire);
-  if (event != nullptr && device_.load(std::memory_order_relaxed) == call.slot().device && !watched_.load(std::memory_order_relaxed))
-      [[likely]]
-    call.check(backend::event_record(event, call.handle()));
-  else
-    record_on_fresh(call.slot());
+  if (!record_again(call)) record_on_fresh(call.slot());
   captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
   if (is_observed()) [[unlikely]]
     observe_record(call.slot(), handle_.load(std::memory_order_relaxed), operation);
@@ -168,28 +210,31 @@ void EventBase::record(StreamRef stream) {
 bool EventBase::query() const {
   constexpr const char* operation = "ask whether an event has happened";
   enter(operation);
-  const native::event event = handle_for_host(operation);
-  return event == nullptr || poll(event, operation);
+  const HandleInUse use{*this, operation};
+  refuse_captured(operation);
+  return use.get() == nullptr || poll(use.get(), operation);
 }
 
 void EventBase::synchronize() const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
-  const native::event event = handle_for_host(operation);
-  if (event == nullptr) return;
+  const HandleInUse use{*this, operation};
+  refuse_captured(operation);
+  if (use.get() == nullptr) return;
   {
-    const WatchedWait watched{operation, recorder_for_report(event)};
-    check(backend::event_synchronize(event), operation);
+    const WatchedWait watched{operation, recorder_for_report(use.get())};
+    check(backend::event_synchronize(use.get()), operation);
   }
-  tell_complete(event);
+  tell_complete(use.get());
 }
 
 bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
-  const native::event event = handle_for_host(operation);
-  const WatchedWait watched{operation, recorder_for_report(event)};
-  return event == nullptr || poll_until(deadline, [&] { return poll(event, operation); });
+  const HandleInUse use{*this, operation};
+  refuse_captured(operation);
+  const WatchedWait watched{operation, recorder_for_report(use.get())};
+  return use.get() == nullptr || poll_until(deadline, [&] { return poll(use.get(), operation); });
 }
 
 std::string EventBase::describe() const {
@@ -296,14 +341,14 @@ void EventBase::open(const IpcEventHandle& handle) {
 std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {
   constexpr const char* operation = "measure the time between events";
   enter(operation);
-  const native::event from = start.handle_for_host(operation);
-  const native::event to = stop.handle_for_host(operation);
-  if (from == nullptr || to == nullptr)
-    throw_error(errc::invalid_argument, operation, from == nullptr ? "the start was never recorded" : "the stop was never recorded");
+  const HandleInUse from{start, operation}, to{stop, operation};
+  for (const EventBase* each : {&start, &stop}) each->refuse_captured(operation);
+  if (from.get() == nullptr || to.get() == nullptr)
+    throw_error(errc::invalid_argument, operation, from.get() == nullptr ? "the start was never recorded" : "the stop was never recorded");
   if (start.device_.load(std::memory_order_relaxed) != stop.device_.load(std::memory_order_relaxed))
     throw_error(errc::invalid_argument, operation, "the events are on different devices, whose clocks have nothing in common");
   float milliseconds = 0;
-  const backend::status s = backend::event_elapsed(milliseconds, from, to);
+  const backend::status s = backend::event_elapsed(milliseconds, from.get(), to.get());
   if (backend::is_not_ready(s)) {
     backend::forget_error(s);
     throw_error(errc::not_ready, operation, "one of the events has not happened yet: synchronize it first");

@@ -6,7 +6,23 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The native event; null if nothing was recorded. @throws errc::invalid_handle for a moved-from event
-[[nodiscard]] native::event recorded_event(const EventBase& event, const char* operation);
+/// The native event, for one call. While this lives, the handle is given to no other event, whatever other threads record. Null if nothing
+/// was recorded.
+class HandleInUse {
+ public:
+  /// @throws errc::invalid_handle for a moved-from event
+  HandleInUse(const EventBase& event, const char* operation);
+  HandleInUse(const HandleInUse&) = delete;
+  HandleInUse& operator=(const HandleInUse&) = delete;
+  ~HandleInUse() {
+    if (counted_ != nullptr) [[unlikely]]
+      counted_->users_.fetch_sub(1, std::memory_order_release);
+  }
+  [[nodiscard]] native::event get() const noexcept { return handle_; }
+
+ private:
+  const EventBase* counted_ = nullptr;
+  native::event handle_{};
+};
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -306,8 +306,8 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
     recorder = detail::recorder_of(detail::Access::recorded(event));
   }
   detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, recorder));
-  const native::event handle = detail::recorded_event(event, operation);
-  if (handle != nullptr) detail::StreamCall{slot, operation}.wait_for(handle);  // an event that was never recorded is complete
+  const detail::HandleInUse use{event, operation};
+  if (use.get() != nullptr) detail::StreamCall{slot, operation}.wait_for(use.get());  // an event that was never recorded is complete
 }
 
 /// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one of the pool while another thread uses

@@ -248,6 +248,34 @@ void complete_on_four_threads() {
 TEST_F(ThreadSafety, AnEventIsToldOfByFourThreads) { complete_on_four_threads<Event>(); }
 TEST_F(ThreadSafety, ATimedEventIsToldOfByFourThreads) { complete_on_four_threads<TimedEvent>(); }
 
+/// Records that replace the native event, because a completion or another device has the old one, beside all uses. No thread knows which
+/// record it meets.
+template <class Kind>
+void replace_beside_uses(Device second) {
+  const Stream here, there{second}, waiting;
+  std::atomic<int> told{0};
+  int asked = 0;
+  for (int each = 0; each < 10; ++each) {
+    Kind event;
+    on_threads(threads, [&](int i) {
+      for (int round = 0; round < 100; ++round) {
+        if (i == 0) event.record(round % 2 == 0 ? here : there);
+        if (i == 1) event.on_complete([&told](const Outcome& outcome) { told += outcome.ok() ? 1 : 100'000; });
+        if (i == 2) waiting.wait_event(event);
+        if (i == 3) static_cast<void>(event.query() || event.synchronize_for(patience));
+      }
+    });
+    asked += 100;
+    event.synchronize();
+  }
+  for (const Stream* stream : {&here, &there, &waiting}) stream->synchronize();
+  EXPECT_TRUE(eventually([&] { return told == asked; })) << told;
+}
+TEST_F(ThreadSafety, AnEventIsReplacedBesideUses) { replace_beside_uses<Event>(device()); }
+TEST_F(ThreadSafety, ATimedEventIsReplacedBesideUses) { replace_beside_uses<TimedEvent>(device()); }
+TEST_F(ThreadSafetyTwo, AnEventIsReplacedBesideUses) { replace_beside_uses<Event>(this->second); }
+TEST_F(ThreadSafetyTwo, ATimedEventIsReplacedBesideUses) { replace_beside_uses<TimedEvent>(this->second); }
+
 TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
   const Stream stream;
   const TimedEvent start{stream};

@@ -131,15 +131,16 @@ void EventBase::give_away_unused() noexcept {
 }
 
 /// Requires: the handle has been replaced. Without memory to note it, it is leaked.
-void EventBase::keep_or_give_away(const Replaced& old) noexcept {
+void EventBase::keep_or_give_away(const Replaced& old) noexcept try {
   if (first_.event == nullptr) {
     first_ = old;
   } else if (users_.load() == 0) {
     give_away(old);
     give_away_unused();
-  } else if (auto* const kept = new (std::nothrow) Replaced{old}) {
-    kept->next = std::exchange(later_, kept);
+  } else {
+    later_ = new Replaced{old.event, old.device, old.origin, later_};
   }
+} catch (const std::bad_alloc&) {
 }
 
 void EventBase::require_valid(const char* operation) const {

@@ -153,8 +153,8 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
 /// The nodes that come right before each node, as pairs.
 using Edges = std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
 
-/// The edges of the graph. A node comes after the last node of its own chain. If the chain has waited for other chains since then, the
-/// node comes after their last nodes at that point, too.
+/// The edges of the graph. Each node has an edge from the last node of its own chain. If the chain has waited for other chains since
+/// then, the node also has an edge from the last node that each of these had when the chain waited.
 [[nodiscard]] Edges edges_of(const GraphWork& work) {
   using Nodes = std::set<const native::host_graph_node*>;
   std::vector<Nodes> front(work.chains);

@@ -483,7 +483,7 @@ status free_async(void* pointer, native::stream stream) noexcept {
   native::host_stream* on = nullptr;
   try {
     on = &host::resolve(stream);
-  } catch (const std::bad_alloc&) {  // a default stream that nobody has used yet
+  } catch (const std::bad_alloc&) {  // there is no memory to make a default stream, which is made at its first use
   }
   return catch_bad_alloc([&] {
     if (on != nullptr && on->is_captured()) [[unlikely]]

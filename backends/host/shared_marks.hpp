@@ -16,7 +16,7 @@
 
 namespace runnel::inline RUNNEL_ABI::host {
 
-/// Numbers the records of all processes from 1, and keeps which are complete. A record that completes wakes no thread: whoever waits polls.
+/// Numbers the records of all processes from 1, and keeps which are complete. Completing a record wakes no thread: threads that wait poll.
 class SharedMarks {
  public:
   /// @throws std::bad_alloc

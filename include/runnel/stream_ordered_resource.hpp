@@ -104,7 +104,7 @@ class SharedResource {
     return *this;
   }
   ~SharedResource() {
-    if (resource_ != nullptr && resource_->owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete resource_;
+    if (resource_ != nullptr) drop();
   }
 
   [[nodiscard]] AnyResource* get() const noexcept { return resource_; }
@@ -112,6 +112,7 @@ class SharedResource {
   [[nodiscard]] explicit operator bool() const noexcept { return resource_ != nullptr; }
 
  private:
+  void drop() const noexcept;
   AnyResource* resource_ = nullptr;
 };
 

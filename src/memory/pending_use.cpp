@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/pending_use.hpp"
 
+#include "base/announce.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
 
@@ -69,6 +70,8 @@ Progress advance(std::vector<PendingUse>& uses) noexcept {
     lost = lost || progress == Progress::lost;
     return progress != Progress::waiting;
   });
+  sync::happens_before(&uses);
+  sync::happens_after(&uses);  // other threads may have removed some of them
   return lost ? Progress::lost : uses.empty() ? Progress::complete : Progress::waiting;
 }
 
@@ -78,6 +81,7 @@ void remove_ended(std::vector<PendingUse>& uses) noexcept {
     end_use(pending.use);
     return true;
   });
+  sync::happens_before(&uses);
 }
 
 void remove_all(std::vector<PendingUse>& uses) noexcept {

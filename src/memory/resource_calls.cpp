@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/resource_calls.hpp"
 
+#include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/hooks.hpp"
 #include "device/scoped_device.hpp"
@@ -27,6 +28,13 @@ class InResource {
 [[nodiscard]] int device_of(StreamRef stream) noexcept { return Access::slot(stream)->device; }
 
 }  // namespace
+
+void SharedResource::drop() const noexcept {
+  sync::happens_before(resource_);
+  if (resource_->owners_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  sync::happens_after(resource_);
+  delete resource_;
+}
 
 bool is_in_resource() noexcept { return in_resource; }
 

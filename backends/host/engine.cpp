@@ -36,9 +36,10 @@ class Worker {
  private:
   friend class Engine;
 
-  /// Runs the queue until it is idle, parked, or has to make room for another one.
+  /// Runs the queue until it is idle, parked, set aside, or has to make room for another one.
   void run(TaskQueuePtr& queue);
-  /// Runs the queue's first task. False if the queue was parked instead: then it may already run on another thread.
+  /// Runs the queue's first task. False if it is not complete, and the queue was parked or set aside: then it may already run on another
+  /// thread.
   [[nodiscard]] bool run_front(const TaskQueuePtr& queue) noexcept;
   /// Waits for a queue. Null if the thread is to end.
   [[nodiscard]] TaskQueuePtr wait_for_queue() noexcept;
@@ -82,6 +83,9 @@ class Engine {
   }
   [[nodiscard]] bool has_ready() const noexcept { return best_ready_.load(std::memory_order_relaxed) != none; }
   void put_back(TaskQueuePtr queue) noexcept;
+  /// Puts back a queue whose task waits, while there are too few threads. It is run again once no other queue is ready.
+  void set_aside(TaskQueuePtr queue) noexcept;
+  [[nodiscard]] bool is_short_of_threads() const noexcept { return is_short_.load(std::memory_order_relaxed); }
   /// Removes an idle worker if there are more than enough. True if its thread is to end.
   [[nodiscard]] bool retire(Worker& worker) noexcept;
 
@@ -95,7 +99,10 @@ class Engine {
     return ready_[static_cast<std::size_t>(queue.priority() - greatest_priority)];
   }
   void push_ready(TaskQueuePtr queue) noexcept;
-  [[nodiscard]] TaskQueuePtr pop_ready() noexcept;
+  void push_ready(TaskQueueList& list, TaskQueuePtr queue) noexcept;
+  /// The list of the most urgent ready queues; null if no queue is ready.
+  [[nodiscard]] TaskQueueList* best_list() noexcept;
+  [[nodiscard]] TaskQueuePtr pop_ready(TaskQueueList& list) noexcept;
   void update_best() noexcept;
   /// Gives the queue, and a core, to an idle worker or a new one. False, and nothing changed, if no thread can be created. If the worker
   /// sleeps, `asleep` names it, and the caller has to wake it. Requires: a core is free.
@@ -121,8 +128,9 @@ class Engine {
   void monitor() noexcept;
 
   sync::Mutex mutex_;
-  std::array<TaskQueueList, 3> ready_;  // by priority
+  std::array<TaskQueueList, 4> ready_;  // by priority; the last one is for what was set aside
   sync::Atomic<int> best_ready_{none};
+  sync::Atomic<bool> is_short_{false};  // no thread could be created for a queue that is ready
   const int cores_ = count_cores();
   int free_cores_ = cores_;
   Worker* workers_ = nullptr;
@@ -143,6 +151,7 @@ void prepare(TaskQueue&) {
   started.store(true, std::memory_order_release);
 }
 void start(TaskQueuePtr queue) noexcept { engine().start(std::move(queue)); }
+bool is_short_of_threads() noexcept { return engine().is_short_of_threads(); }
 void close(TaskQueue&) noexcept {}
 void name(TaskQueue&, const char*) noexcept {}
 
@@ -180,8 +189,10 @@ inline bool Worker::run_front(const TaskQueuePtr& queue) noexcept {
   Task& task = queue->front();
   if (task.run != nullptr) {
     task_.store(task_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    task.run(task.payload);
-    return true;
+    if (task.run(task.payload)) [[likely]]
+      return true;
+    engine().set_aside(queue);
+    return false;
   }
   Wait& wait = *reinterpret_cast<Wait*>(task.payload);
   if (wait.queue->completed() < wait.until) {
@@ -214,20 +225,25 @@ void Worker::run(TaskQueuePtr& queue) {
 
 // Engine
 
-void Engine::push_ready(TaskQueuePtr queue) noexcept {
-  TaskQueueList& list = ready_list_of(*queue);
+void Engine::push_ready(TaskQueueList& list, TaskQueuePtr queue) noexcept {
   list.push_back(std::move(queue));
   update_best();
 }
+void Engine::push_ready(TaskQueuePtr queue) noexcept {
+  TaskQueueList& list = ready_list_of(*queue);
+  push_ready(list, std::move(queue));
+}
 
-TaskQueuePtr Engine::pop_ready() noexcept {
+TaskQueueList* Engine::best_list() noexcept {
   for (TaskQueueList& list : ready_)
-    if (!list.is_empty()) {
-      TaskQueuePtr queue = list.pop_front();
-      update_best();
-      return queue;
-    }
+    if (!list.is_empty()) return &list;
   return nullptr;
+}
+
+TaskQueuePtr Engine::pop_ready(TaskQueueList& list) noexcept {
+  TaskQueuePtr queue = list.pop_front();
+  update_best();
+  return queue;
 }
 
 void Engine::update_best() noexcept {
@@ -235,6 +251,7 @@ void Engine::update_best() noexcept {
   for (std::size_t i = ready_.size(); i-- > 0;)
     if (!ready_[i].is_empty()) best = greatest_priority + static_cast<int>(i);
   best_ready_.store(best, std::memory_order_relaxed);
+  if (best == none) is_short_.store(false, std::memory_order_relaxed);
 }
 
 /// The monitor, and one worker. A worker ends only while more workers than cores are idle, so that one worker always stays.
@@ -267,7 +284,10 @@ void Engine::start(TaskQueuePtr queue) noexcept {
 }
 
 bool Engine::hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept {
-  if (idle_ == nullptr && !add_worker(queue)) return false;
+  if (idle_ == nullptr && !add_worker(queue)) {
+    is_short_.store(true, std::memory_order_relaxed);
+    return false;
+  }
   --free_cores_;
   if (queue == nullptr) return true;  // the new worker has it
   Worker* const worker = std::exchange(idle_, idle_->next_idle_);
@@ -332,7 +352,7 @@ TaskQueuePtr Engine::next(Worker& worker) noexcept {
     --free_cores_;
   }
   if (worker.has_core_.load(std::memory_order_relaxed))
-    if (TaskQueuePtr queue = pop_ready()) return queue;
+    if (TaskQueueList* const list = best_list()) return pop_ready(*list);
   give_up_core(worker);
   list_as_idle(worker);
   return nullptr;
@@ -344,6 +364,14 @@ void Engine::put_back(TaskQueuePtr queue) noexcept {
     push_ready(std::move(queue));
   }
   monitor_wake_.notify_one();  // the worker that puts it back may have lost its core, and goes to sleep then
+}
+
+void Engine::set_aside(TaskQueuePtr queue) noexcept {
+  {
+    const std::lock_guard lock{mutex_};
+    push_ready(ready_.back(), std::move(queue));
+  }
+  monitor_wake_.notify_one();
 }
 
 bool Engine::retire(Worker& worker) noexcept {
@@ -382,8 +410,9 @@ void Engine::take_back_cores() noexcept {
 void Engine::hand_out_ready(std::unique_lock<sync::Mutex>& lock) noexcept {
   while (free_cores_ > 0 && has_ready()) {
     Worker* asleep = nullptr;
-    TaskQueuePtr queue = pop_ready();
-    if (!hand_over(queue, asleep)) return push_ready(std::move(queue));
+    TaskQueueList& list = *best_list();
+    TaskQueuePtr queue = pop_ready(list);
+    if (!hand_over(queue, asleep)) return push_ready(list, std::move(queue));
     lock.unlock();
     wake(asleep);
     lock.lock();

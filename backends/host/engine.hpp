@@ -3,6 +3,7 @@
 /// one more for each task that is blocked or takes longer than 10 ms. A "core" here is a permit to run: no thread is bound to a processor.
 #pragma once
 
+#include "spin.hpp"
 #include "task_queue.hpp"
 
 #include <runnel/config.hpp>
@@ -21,6 +22,14 @@ void prepare(TaskQueue& queue);
 void start(TaskQueuePtr queue) noexcept;
 /// The queue's user submits no more work.
 void close(TaskQueue& queue) noexcept;
+/// Whether a queue waits for a thread, and no thread can be created for it.
+[[nodiscard]] bool is_short_of_threads() noexcept;
+/// The wait of a task for something that other tasks may have to bring about: holds the thread until `done()`. False if another queue needs
+/// the thread: then the task must answer false, and is run again later.
+template <class F>
+[[nodiscard]] bool wait_in_task(F done) {
+  return poll_until(done, is_short_of_threads);
+}
 /// Debuggers and checkers may show the name.
 void name(TaskQueue& queue, const char* text) noexcept;
 

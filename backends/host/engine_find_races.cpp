@@ -52,6 +52,7 @@ void start(TaskQueuePtr queue) noexcept {
   const std::shared_ptr<Worker> worker = Worker::of(*queue);
   Worker::give(worker, std::move(queue));
 }
+bool is_short_of_threads() noexcept { return false; }
 void close(TaskQueue& queue) noexcept {
   if (const auto worker = Worker::of(queue)) worker->close();
 }
@@ -121,7 +122,11 @@ void Worker::run_front(TaskQueue& queue) noexcept {
   Task& task = queue.front();
   sync::happens_after(&task);
   const sync::CalledBy caller{queue.first_->callers[queue.completed() % TaskBlock::size]};
-  if (task.run != nullptr) return task.run(task.payload);
+  if (task.run != nullptr) {
+    while (!task.run(task.payload)) {
+    }
+    return;
+  }
   Wait& wait = *reinterpret_cast<Wait*>(task.payload);
   wait.hold_caller(false);
   wait.~Wait();

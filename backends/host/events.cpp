@@ -91,7 +91,8 @@ status wait_for_shared(native::stream handle, const std::shared_ptr<const host::
   native::host_stream& stream = host::resolve(handle);
   if (stream.is_captured()) [[unlikely]]
     if (const status s = host::refuse_outside_wait(stream); s != ok) return s;
-  if (!shared->is_complete(number)) host::submit_in_order(stream, [shared, number] { shared->wait_for(number); });
+  if (!shared->is_complete(number))
+    host::submit_in_order(stream, [shared, number] { return host::wait_in_task([&] { return shared->is_complete(number); }); });
   return ok;
 }
 

@@ -40,7 +40,7 @@ class SharedMarks {
     place_of(number).store(number, std::memory_order_release);
   }
   void wait_for(std::uint64_t number) const {
-    poll_until([&] { return is_complete(number); });
+    static_cast<void>(poll_until([&] { return is_complete(number); }, [] { return false; }));
   }
 
  private:

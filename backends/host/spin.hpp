@@ -24,14 +24,17 @@ template <class F>
   return done();
 }
 
-/// Holds the calling thread until `done()`: polls as above, and then sleeps between the polls. The longer the wait, the longer the sleeps,
-/// up to a millisecond.
-template <class F>
-void poll_until(F done) {
-  if (spin_for(done)) return;
+/// Holds the calling thread until `done()`, or until `gives_up()` after a sleep: polls as above, and then sleeps between the polls. The
+/// longer the wait, the longer the sleeps, up to a millisecond. Returns the last answer of `done()`.
+template <class F, class G>
+[[nodiscard]] bool poll_until(F done, G gives_up) {
+  if (spin_for(done)) return true;
   constexpr std::chrono::microseconds longest{1000};
-  for (std::chrono::microseconds sleep{5}; !done(); sleep = std::min(sleep * 5 / 4 + std::chrono::microseconds{1}, longest))
+  for (std::chrono::microseconds sleep{5}; !done(); sleep = std::min(sleep * 5 / 4 + std::chrono::microseconds{1}, longest)) {
     sync::sleep_for(sleep);
+    if (gives_up()) return done();
+  }
+  return true;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::host

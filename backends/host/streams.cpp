@@ -254,12 +254,17 @@ status stream_end_capture(native::stream stream, native::graph& graph) noexcept 
 }
 
 status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
-  return host::enqueue(stream, NodeKind::other, [=] {
-    host::poll_until([=] {
+  const auto wait = [=] {
+    const bool is_over = host::wait_in_task([=] {
       const std::uint32_t found = sync::AtomicRef<std::uint32_t>{*place}.load(std::memory_order_acquire);
       return static_cast<std::int32_t>(found - value) >= 0;
     });
-    sync::happens_after(place);
+    if (is_over) sync::happens_after(place);
+    return is_over;
+  };
+  return host::catch_bad_alloc([&] {
+    host::submit_in_order(host::resolve(stream), wait);
+    return ok;
   });
 }
 status stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {

@@ -34,7 +34,7 @@ void TaskQueue::add_block() noexcept {
   if (submitted_.load(std::memory_order_relaxed) >= room_until_) may_be_full_.store(true, std::memory_order_relaxed);
 }
 
-std::uint64_t TaskQueue::append(void (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work) {
+std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work) {
   std::uint64_t number = 0;
   {
     std::unique_lock lock{lock_};

@@ -24,12 +24,23 @@ namespace runnel::inline RUNNEL_ABI::host {
 class TaskQueue;
 using TaskQueuePtr = std::shared_ptr<TaskQueue>;
 
+/// Whether the work is finished after this call. Work that answers false has to be called again; work without an answer is finished.
+template <class F>
+[[nodiscard]] bool run_once(F& work) noexcept {
+  if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
+    work();
+    return true;
+  } else {
+    return work();
+  }
+}
+
 /// One piece of work, stored in the queue itself.
 struct alignas(64) Task {
   static constexpr std::size_t room = 64 - sizeof(void*);
 
-  /// Runs what `payload` holds, and destroys it. Null: the payload is a Wait.
-  void (*run)(void* payload) noexcept;
+  /// Runs what `payload` holds, and destroys it. False: the work is not finished, and has to be run again. Null: the payload is a Wait.
+  bool (*run)(void* payload) noexcept;
   alignas(void*) std::byte payload[room];
 };
 static_assert(sizeof(Task) == 64);
@@ -83,14 +94,15 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   /// on behalf of the user.
   void come_after_completed() const noexcept { sync::happens_after(&completed_); }
 
-  /// Enqueues work; returns its number. @throws std::bad_alloc, and then nothing was enqueued
+  /// Enqueues work, for run_once(); returns its number. @throws std::bad_alloc, and then nothing was enqueued
   template <class F>
   std::uint64_t submit(F work) {
     static_assert(sizeof(F) <= Task::room && std::is_nothrow_move_constructible_v<F>);
     const auto run = [](void* payload) noexcept {
       F& own = *static_cast<F*>(payload);
-      own();
+      if (!run_once(own)) return false;
       own.~F();
+      return true;
     };
     const auto move_in = [](void* payload, void* from) noexcept { new (payload) F{std::move(*static_cast<F*>(from))}; };
     return append(run, move_in, &work);
@@ -118,7 +130,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   friend class TaskQueueList;
 
   /// Appends a task; `move_in` moves `work` into its payload.
-  std::uint64_t append(void (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work);
+  std::uint64_t append(bool (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work);
   /// Links a new last block. Requires: the lock is held, and there is a spare block.
   void add_block() noexcept;
   /// False if there is more to run. Else the queue is idle from then on, and any thread may start it.

@@ -269,6 +269,28 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   std::_Exit(!first && second ? use_streams() : wrong);
 }
 
+/// Each stream of a ring waits for numbers that the stream before it writes. The last one to begin is the least urgent.
+[[noreturn]] void exchange_values_with_threads(long spared) {
+  if (!Device::current().has_stream_memory_operations()) std::_Exit(right);
+  constexpr std::uint32_t rounds = 20;
+  PinnedBuffer<std::uint32_t> numbers{4U};
+  std::fill(numbers.begin(), numbers.end(), 0U);
+  const ThreadFault fault{spared};
+  const PriorityRange range = Device::current().priority_range();
+  std::vector<Stream> ring(3);
+  ring.emplace_back(StreamOptions{.priority = range.greatest});
+  const Stream begins{StreamOptions{.priority = range.least}};
+  for (std::uint32_t round = 1; round <= rounds; ++round)
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      ring[i].wait_value(&numbers[i], round);
+      ring[i].write_value(&numbers[(i + 1) % ring.size()], i + 1 < ring.size() ? round : round + 1);
+    }
+  begins.write_value(numbers.data(), 1);
+  for (const Stream& stream : ring)
+    if (!stream.synchronize_for(patience)) std::_Exit(wrong);
+  std::_Exit(numbers[0] == rounds + 1 ? right : wrong);
+}
+
 /// Uses several streams whose functions block, so that each stream needs a thread of its own.
 [[noreturn]] void use_with_fault(long number) {
   constexpr std::size_t count = 6;
@@ -303,6 +325,11 @@ TEST_F(FirstUseDeathTest, WithoutThreadsIsOutOfMemory) {
   EXPECT_EXIT(use_with_threads(1), testing::ExitedWithCode(right), "");
   EXPECT_EXIT(use_with_threads(2), testing::ExitedWithCode(right), "");
   EXPECT_EXIT(use_with_one_thread_at_a_time(), testing::ExitedWithCode(right), "");
+}
+
+TEST_F(FirstUseDeathTest, StreamsThatWaitForNumbersShareTheThreadsThatThereAre) {
+  EXPECT_EXIT(exchange_values_with_threads(2), testing::ExitedWithCode(right), "");
+  EXPECT_EXIT(exchange_values_with_threads(3), testing::ExitedWithCode(right), "");
 }
 
 TEST_F(FirstUseDeathTest, WithEachAllocationFailing) {

@@ -104,7 +104,7 @@ enum class CaptureMode { global, own_only, relaxed };
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;
 /// Whether the runtime never calls the functions that wait in a stream once the device is lost.
 [[nodiscard]] bool forgets_host_functions() noexcept;
-// Values in pinned memory and in memory of the device. Requires: the device has stream_memory_operations.
+// Values in pinned memory and in memory of the device. Requires: the device has stream_memory_operations, and the stream is not captured.
 /// Makes later work wait until the number at `place` is at least `value`, as a cyclic difference.
 [[nodiscard]] status stream_wait_value(native::stream, std::uint32_t* place, std::uint32_t value) noexcept;
 /// Writes the value once earlier work is complete and its writes are visible.

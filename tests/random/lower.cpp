@@ -523,7 +523,8 @@ void Lowering::synchronize(int stream) {
   synchronize_covered(by_query && !lines_[line].is_device_default ? lines_[line].work : lines_.covered_by_synchronize(line),
                       lines_.held(line), step);
   const bool by_future = step.form == 3;  // which waits for an event: the stream may be about to become idle
-  if (!lines_[line].blocking && !by_future && random_.chance(20)) {
+  const bool others_may_free = lines_[line].owns_memory && !is_single();
+  if (!lines_[line].blocking && !by_future && !others_may_free && random_.chance(20)) {
     step = make(Call::query, stream);
     step.answer = Answer::yes;
     emit(step);
@@ -590,6 +591,7 @@ void Lowering::set_stream(const Operation& o) {
   state.recorded.push_back(state.home);
   state.home = line;
   state.home_slot = lines_[line].slot;
+  lines_[line].owns_memory = true;
 }
 
 bool Lowering::drop(int number) {
@@ -653,6 +655,7 @@ void Lowering::renew_buffer(const Operation& o) {
   touch_line(line_of(*home));
   state.home = line_of(*home);
   state.home_slot = lines_[state.home].slot;
+  lines_[state.home].owns_memory = true;
   emit(step);
   step.call = Call::fill;
   step.value = o.value;

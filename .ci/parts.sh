@@ -44,10 +44,11 @@ release=(
 . .ci/newcomer.sh
 
 # configure FOLDER OPTIONS...: a build folder under build-ci with these options. Parts share one by its name. A folder that is there with
-# other options is made anew, so that none of an earlier run stays.
+# other options is made anew, so that none of an earlier run stays. MPI may have been installed for another part.
 configure() {
   local folder=build-ci/$1 wanted
   shift
+  set -- -Dmpi=disabled "$@"
   wanted="${CXX:-} ${CUDA_PATH:-} $*"
   if [ ! -f "$folder/build.ninja" ] || [ "$(cat "$folder/options.txt" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$folder"
@@ -93,6 +94,12 @@ need_consumers() {
   need_clang
 }
 
+# The component comm.
+need_mpi() {
+  need libopenmpi-dev has_library mpi-c
+  need openmpi-bin command -v mpirun
+}
+
 need_linters() {
   need clang-format-14 command -v clang-format-14
   need doxygen command -v doxygen
@@ -107,8 +114,9 @@ part_scripts_test() {
   need fish command -v fish
   need zsh command -v zsh
   need_consumers
+  need_mpi
   # Debian has no stdexec.
-  CXX=g++ set_up_build build -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dstdexec=disabled
+  CXX=g++ set_up_build build -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dstdexec=disabled -Dmpi=enabled
   MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test
   nothing_skipped build
   ./scripts/demo
@@ -221,9 +229,10 @@ find_cuda() {
 }
 
 # What the stand-ins are put beneath. -O1: the warnings that come with optimisation, at half the time of -O2 with debug information.
-gpu_options=(-Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled)
+gpu_options=(-Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled -Dmpi=enabled)
 
 build_cuda() {
+  need_mpi
   find_cuda
   CXX=g++ configure cuda -Dgpu_backend=cuda "${gpu_options[@]}"
   ninja -C build-ci/cuda
@@ -231,6 +240,7 @@ build_cuda() {
 
 build_hip() {
   need_build_tools
+  need_mpi
   need libamdhip64-dev test -e /usr/include/hip/hip_version.h
   install_missing
   CXX=g++ configure hip -Dgpu_backend=hip "${gpu_options[@]}"

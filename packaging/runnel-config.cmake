@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# find_package(runnel CONFIG [COMPONENTS cuda|hip|host] [shared|static] [kokkos])
+# find_package(runnel CONFIG [COMPONENTS cuda|hip|host] [shared|static] [kokkos] [comm])
 #
 #   runnel::runnel  the library, on one backend: the one that was asked for, else the default of this installation
 #   runnel::kokkos  it and Kokkos::kokkos, for <runnel/kokkos.hpp>; only where the component kokkos was asked for
+#   runnel::comm    it, its component comm and MPI::MPI_CXX, for <runnel/communicator.hpp>; only where the component comm was asked for
 #
 # A program has one backend, so several must not be asked for. All paths are relative to this file.
 include(CMakeFindDependencyMacro)
@@ -41,8 +42,11 @@ foreach(_runnel_name IN LISTS runnel_FIND_COMPONENTS)
   elseif(_runnel_name STREQUAL "kokkos")
     find_dependency(Kokkos)
     set(runnel_kokkos_FOUND TRUE)
+  elseif(_runnel_name STREQUAL "comm")
+    find_dependency(MPI COMPONENTS CXX)
+    set(runnel_comm_FOUND TRUE)
   elseif(runnel_FIND_REQUIRED_${_runnel_name})
-    _runnel_refuse("runnel: there is no component ${_runnel_name}; components are cuda, hip, host, shared, static, kokkos")
+    _runnel_refuse("runnel: there is no component ${_runnel_name}; components are cuda, hip, host, shared, static, kokkos, comm")
     return()
   endif()
 endforeach()
@@ -77,4 +81,15 @@ set(runnel_BACKEND ${_runnel_backend})
 if(runnel_kokkos_FOUND AND NOT TARGET runnel::kokkos)
   add_library(runnel::kokkos INTERFACE IMPORTED)
   set_target_properties(runnel::kokkos PROPERTIES INTERFACE_LINK_LIBRARIES "runnel::runnel;Kokkos::kokkos")
+endif()
+
+if(runnel_comm_FOUND AND NOT TARGET runnel::comm)
+  if(EXISTS "${_runnel_here}/runnel-${_runnel_backend}-comm.cmake")
+    include("${_runnel_here}/runnel-${_runnel_backend}-comm.cmake")
+  else()
+    set(runnel_comm_FOUND FALSE)
+    if(runnel_FIND_REQUIRED_comm)
+      _runnel_refuse("runnel: the backend ${_runnel_backend} is installed without the component comm: build runnel with -Dmpi=enabled")
+    endif()
+  endif()
 endif()

@@ -133,7 +133,8 @@ def only_names_of_runnel(installed, scratch):
         raise Skip('no shared library was built')
     if installed.options['b_sanitize'] != 'none':
         raise Skip('sanitizers show names of their own')
-    shown = [line.split()[2] for line in run(need('nm'), '-D', '--defined-only', installed.lib / f'librunnel-{installed.backend}.so').splitlines()]
+    libraries = sorted(installed.lib.glob(f'librunnel-{installed.backend}*.so'))
+    shown = [line.split()[2] for library in libraries for line in run(need('nm'), '-D', '--defined-only', library).splitlines()]
     expect(len(shown) > 100, f'only {len(shown)} names')
     # Mangled: a name in runnel::, or a vtable, type information or a guard for one. Demangled templates would begin with their return type.
     ours = re.compile(r'_Z(T[A-Z]|GV)?Z*N[VKRO]*6runnel')
@@ -367,6 +368,44 @@ def meson_kokkos(installed, scratch):
     installed.expect_result(scratch / 'build/program')
 
 
+def expect_sum(installed, program):
+    """In two processes, also as root and on one processor."""
+    mpirun = need('mpirun')
+    of_open_mpi = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'OMPI_MCA_rmaps_base_oversubscribe': '1'}
+    said = run(mpirun, '-n', 2, program, environment={**installed.environment, **of_open_mpi})
+    expect(said == (f'{installed.backend}: 2 processes, sum 3\n' if installed.has_device else ''), said)
+
+
+def need_comm(installed):
+    if not (installed.include / 'runnel/communicator.hpp').exists():
+        raise Skip('the component comm was not built')
+
+
+def comm_pkg_config(installed, scratch):
+    need_comm(installed)
+    flags = installed.run('pkg-config', '--cflags', '--libs', f'runnel-comm-{installed.backend}').split()
+    # MPI's headers have warnings of their own.
+    quiet = [part for flag in flags for part in (['-isystem', flag[2:]] if flag.startswith('-I') and 'runnel' not in flag else [flag])]
+    installed.run(*installed.cxx, '-std=c++20', *STRICT, HERE / 'comm/program.cpp', '-o', scratch / 'program', *quiet)
+    expect_sum(installed, scratch / 'program')
+
+
+def comm_cmake(installed, scratch):
+    need_comm(installed)
+    tool = need('cmake')
+    kinds = ['static'] if installed.kinds == ['static'] else ['shared']
+    installed.run(tool, '-S', HERE / 'comm', '-B', scratch / 'build', f'-DCOMPONENTS={";".join([installed.backend, *kinds])}')
+    installed.run(tool, '--build', scratch / 'build')
+    expect_sum(installed, scratch / 'build/program')
+
+
+def comm_missing(installed, scratch):
+    if (installed.include / 'runnel/communicator.hpp').exists() or shutil.which('mpicxx') is None:
+        raise Skip('the component comm was built, or MPI is not installed')
+    refused(['installed without the component comm', '-Dmpi=enabled'],
+            lambda: installed.run(need('cmake'), '-S', HERE / 'comm', '-B', scratch / 'build', f'-DCOMPONENTS={installed.backend}'))
+
+
 def finds_races(installed, scratch):
     """A library with the option find_races, and a program with ThreadSanitizer: it reports the missing wait with the two calls."""
     if not installed.options['find_races']:
@@ -388,7 +427,7 @@ def finds_races(installed, scratch):
 
 
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
-             beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos,
+             beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos, comm_pkg_config, comm_cmake, comm_missing,
              cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings,
              without_rtti, hidden_symbols, link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc, finds_races]
 

@@ -51,6 +51,7 @@ struct Boundary {
 };
 """,
     "torch": "#include <ATen/ATen.h>\n#include <c10/cuda/CUDAStream.h>\n" + PRELUDE,
+    "mpi": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/communicator.hpp>\n#include <runnel/mpi.hpp>\n#include <runnel/runnel.hpp>"),
     "stdexec": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/execution.hpp>\n#include <runnel/runnel.hpp>"),
 }
 

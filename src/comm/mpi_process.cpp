@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi_process.hpp"
+
+#include "base/immortal.hpp"
+
+#include <runnel/device.hpp>
+#include <runnel/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+constexpr std::size_t most_devices = 256;
+
+struct MpiProcess {
+  std::array<sync::Atomic<CommunicatingDevice*>, most_devices> devices{};
+  sync::Mutex lock;  // guards the following members, and every change of the others
+  std::vector<std::weak_ptr<Baton>> batons;
+  bool is_prepared = false;
+  sync::Atomic<bool> is_finalized{false};
+};
+MpiProcess& process() { return immortal<MpiProcess>(); }
+
+/// All batons of the process.
+std::vector<std::shared_ptr<Baton>> living_batons() {
+  std::vector<std::shared_ptr<Baton>> found;
+  const std::lock_guard lock{process().lock};
+  for (const auto& each : process().batons)
+    if (auto baton = each.lock()) found.push_back(std::move(baton));
+  return found;
+}
+
+/// MPI_Finalize() calls this first. An operation that never gets its turn in its stream holds it for ever.
+int drain(MPI_Comm, int, void*, void*) {
+  try {
+    for (const auto& device : process().devices)
+      if (CommunicatingDevice* const found = device.load(std::memory_order_acquire)) found->baton.wait();
+    for (const auto& baton : living_batons()) baton->wait();
+  } catch (const std::exception&) {  // a device that is lost runs nothing any more
+  }
+  const std::lock_guard lock{process().lock};
+  process().is_finalized.store(true, std::memory_order_release);
+  return MPI_SUCCESS;
+}
+
+const char* name_of_level(int level) noexcept {
+  switch (level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    default:
+      return "MPI_THREAD_SERIALIZED";
+  }
+}
+
+void require_threads(const char* operation) {
+  int level = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Query_thread(&level), operation);
+  if (level == MPI_THREAD_MULTIPLE) return;
+  const std::string reason =
+      std::string{"MPI was initialised with "} + name_of_level(level) +
+      ": initialise it with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), because streams call it from their threads";
+  throw_error(errc::not_supported, operation, reason.c_str());
+}
+
+void require_same_library(const char* operation, const char* of_program) {
+  char own[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(own, &length), operation);
+  if (std::strcmp(own, of_program) == 0) return;
+  const auto begin_of = [](const char* text) { return std::string{text}.substr(0, std::min<std::size_t>(60, std::strcspn(text, ",\n"))); };
+  const std::string reason =
+      "the program has another MPI library (" + begin_of(of_program) + ") than runnel was built with (" + begin_of(own) + ")";
+  throw_error(errc::not_supported, operation, reason.c_str());
+}
+
+}  // namespace
+
+CommunicatingDevice& communicating_device(int ordinal) {
+  sync::Atomic<CommunicatingDevice*>& place = process().devices.at(static_cast<std::size_t>(ordinal));
+  if (CommunicatingDevice* const found = place.load(std::memory_order_acquire)) [[likely]]
+    return *found;
+  const bool memory_is_the_hosts = Device{ordinal}.hardware_queues() == 0;
+  const std::lock_guard lock{process().lock};
+  if (place.load(std::memory_order_relaxed) == nullptr)
+    place.store(new CommunicatingDevice{{}, memory_is_the_hosts}, std::memory_order_release);
+  return *place.load(std::memory_order_relaxed);
+}
+
+std::shared_ptr<Baton> make_baton() {
+  auto made = std::make_shared<Baton>();
+  const std::lock_guard lock{process().lock};
+  std::erase_if(process().batons, [](const auto& each) { return each.expired(); });
+  process().batons.push_back(made);
+  return made;
+}
+
+void prepare_mpi(const char* operation, const char* library_of_program) {
+  int is_initialised = 0;
+  MPI_Initialized(&is_initialised);
+  if (is_initialised == 0) throw_error(errc::not_permitted, operation, "MPI is not initialised: call MPI_Init_thread() first");
+  require_mpi(operation);
+  require_threads(operation);
+  require_same_library(operation, library_of_program);
+  const std::lock_guard lock{process().lock};
+  if (std::exchange(process().is_prepared, true)) return;
+  int key = MPI_KEYVAL_INVALID;
+  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, drain, &key, nullptr), operation);
+  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), operation);
+}
+
+void require_mpi(const char* operation) {
+  if (process().is_finalized.load(std::memory_order_acquire)) throw_error(errc::not_permitted, operation, "MPI is finalized");
+}
+
+void free_communicators(MPI_Comm& a, MPI_Comm& b) noexcept {
+  const std::lock_guard lock{process().lock};
+  if (process().is_finalized.load(std::memory_order_relaxed)) return;
+  for (MPI_Comm* const each : {&a, &b})
+    if (*each != MPI_COMM_NULL) MPI_Comm_free(each);
+}
+
+std::string text_of(int result) {
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  return text;
+}
+
+void check_mpi(int result, const char* operation) {
+  if (result != MPI_SUCCESS) throw_error(errc::communicator_broken, operation, text_of(result).c_str());
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What all communicators of a process share.
+#pragma once
+
+#include "comm/state.hpp"
+
+#include <runnel/config.hpp>
+
+#include <mpi.h>
+
+#include <string>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// What is known of a device.
+struct CommunicatingDevice {
+  Baton baton;               // of its communicators
+  bool memory_is_the_hosts;  // its streams are threads, which can call MPI with it
+};
+[[nodiscard]] CommunicatingDevice& communicating_device(int ordinal);
+/// A baton for one communicator.
+[[nodiscard]] std::shared_ptr<Baton> make_baton();
+
+/// Before the first use of MPI. From then on MPI_Finalize() waits for all operations. @throws as Communicator's constructor
+void prepare_mpi(const char* operation, const char* library_of_program);
+/// @throws errc::not_permitted once MPI is finalized
+void require_mpi(const char* operation);
+/// Frees both, unless MPI is finalized: then they are gone.
+void free_communicators(MPI_Comm& a, MPI_Comm& b) noexcept;
+/// @throws the error, unless `result` is MPI_SUCCESS
+void check_mpi(int result, const char* operation);
+/// MPI's own words.
+[[nodiscard]] std::string text_of(int result);
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

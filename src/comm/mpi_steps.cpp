@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Runs operations in MPI.
+#include "comm/mpi_process.hpp"
+#include "comm/state.hpp"
+
+#include "base/announce.hpp"
+
+#include <runnel/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+constinit std::size_t most_elements_in_mpi = std::size_t{1} << 30;
+
+namespace {
+
+constexpr int tag = 0;
+
+[[nodiscard]] MPI_Datatype type_of(Element element) noexcept {
+  switch (element) {
+    case Element::int8:
+      return MPI_INT8_T;
+    case Element::uint8:
+      return MPI_UINT8_T;
+    case Element::int16:
+      return MPI_INT16_T;
+    case Element::uint16:
+      return MPI_UINT16_T;
+    case Element::int32:
+      return MPI_INT32_T;
+    case Element::uint32:
+      return MPI_UINT32_T;
+    case Element::int64:
+      return MPI_INT64_T;
+    case Element::uint64:
+      return MPI_UINT64_T;
+    case Element::float32:
+      return MPI_FLOAT;
+    case Element::float64:
+      return MPI_DOUBLE;
+    case Element::complex64:
+      return MPI_C_FLOAT_COMPLEX;
+    case Element::complex128:
+      return MPI_C_DOUBLE_COMPLEX;
+    case Element::bytes:
+      break;
+  }
+  return MPI_BYTE;
+}
+
+[[nodiscard]] MPI_Op operation_of(Reduce how) noexcept {
+  switch (how) {
+    case Reduce::product:
+      return MPI_PROD;
+    case Reduce::min:
+      return MPI_MIN;
+    case Reduce::max:
+      return MPI_MAX;
+    case Reduce::sum:
+      break;
+  }
+  return MPI_SUM;
+}
+
+/// One call of MPI. Counts are of `type`, and of one block.
+struct Call {
+  Verb verb;
+  int peer;
+  const void* in;
+  void* out;
+  int count;
+  MPI_Datatype type;
+  MPI_Op how;
+  bool is_root;
+};
+
+[[nodiscard]] const void* in_or_in_place(const Call& c) noexcept { return c.in == c.out ? MPI_IN_PLACE : c.in; }
+
+/// Waits for its end unless `request` is given.
+[[nodiscard]] int reduce_in_mpi(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
+  const void* const in = in_or_in_place(c);
+  switch (c.verb) {
+    case Verb::all_reduce:
+      return request != nullptr ? MPI_Iallreduce(in, c.out, c.count, c.type, c.how, comm, request)
+                                : MPI_Allreduce(in, c.out, c.count, c.type, c.how, comm);
+    case Verb::reduce_scatter:
+      return request != nullptr ? MPI_Ireduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm, request)
+                                : MPI_Reduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm);
+    default:
+      break;
+  }
+  const void* const from = c.is_root ? in : c.in;
+  return request != nullptr ? MPI_Ireduce(from, c.out, c.count, c.type, c.how, c.peer, comm, request)
+                            : MPI_Reduce(from, c.out, c.count, c.type, c.how, c.peer, comm);
+}
+
+[[nodiscard]] int move_in_mpi(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
+  switch (c.verb) {
+    case Verb::broadcast:
+      return request != nullptr ? MPI_Ibcast(c.out, c.count, c.type, c.peer, comm, request)
+                                : MPI_Bcast(c.out, c.count, c.type, c.peer, comm);
+    case Verb::all_gather:
+      return request != nullptr ? MPI_Iallgather(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
+                                : MPI_Allgather(c.in, c.count, c.type, c.out, c.count, c.type, comm);
+    case Verb::all_to_all:
+      return request != nullptr ? MPI_Ialltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
+                                : MPI_Alltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm);
+    case Verb::send:
+      return MPI_Isend(c.in, c.count, c.type, c.peer, tag, comm, request);
+    case Verb::receive:
+      return MPI_Irecv(c.out, c.count, c.type, c.peer, tag, comm, request);
+    default:
+      break;
+  }
+  return request != nullptr ? MPI_Ibarrier(comm, request) : MPI_Barrier(comm);
+}
+
+[[nodiscard]] bool is_reduction(Verb verb) noexcept {
+  return verb == Verb::all_reduce || verb == Verb::reduce || verb == Verb::reduce_scatter;
+}
+[[nodiscard]] bool is_message(Verb verb) noexcept { return verb == Verb::send || verb == Verb::receive; }
+
+[[nodiscard]] int begin(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
+  return is_reduction(c.verb) ? reduce_in_mpi(c, comm, request) : move_in_mpi(c, comm, request);
+}
+
+[[nodiscard]] Call call_of(const CommunicatorState& state, const Transfer& step) noexcept {
+  const std::size_t count = blocks_of(state, step).count;
+  const std::size_t unit = step.element == Element::bytes ? step.element_size : 1;
+  const bool is_own_block = step.verb == Verb::all_gather && step.in == at(step.out, static_cast<std::size_t>(state.rank) * count * unit);
+  return {step.verb,
+          step.peer,
+          is_own_block ? MPI_IN_PLACE : step.in,
+          step.out,
+          static_cast<int>(count * unit),
+          type_of(step.element),
+          operation_of(step.how),
+          step.peer == state.rank};
+}
+
+/// The error of a call, in words that say what to look for.
+[[noreturn]] void fail(CommunicatorState& state, const char* operation, int result) {
+  int kind = MPI_ERR_OTHER;
+  MPI_Error_class(result, &kind);
+  std::string reason = text_of(result);
+  if (kind == MPI_ERR_TRUNCATE) reason += ": the processes do not agree about the number of elements";
+  state.break_with(errc::communicator_broken, operation, reason);
+  state.check();
+  throw_error(errc::communicator_broken, operation, reason.c_str());
+}
+
+/// Why the time is over for an operation that began at `begin`. Breaks the communicator then.
+void require_time(CommunicatorState& state, const char* operation, sync::Clock::time_point begin) {
+  state.check();
+  const auto timeout = state.options.timeout;
+  if (timeout.count() == 0 || sync::Clock::now() < begin + timeout) return;
+  const std::string time = std::to_string(timeout.count());
+  state.break_with(errc::timed_out, operation, "another process did not take part within the timeout of " + time + " ms");
+  state.check();
+}
+
+/// Polls until all requests are complete. They are left to MPI if the time runs out or the communicator breaks. MPI_Waitall() of Open
+/// MPI 4.1 does not return if a message was too long.
+void finish(CommunicatorState& state, const char* operation, std::span<MPI_Request> requests, std::span<MPI_Status> statuses) {
+  const auto begin = sync::Clock::now();
+  for (unsigned polls = 1;; ++polls) {
+    bool are_over = true;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i] == MPI_REQUEST_NULL) continue;
+      int is_over = 0;
+      if (const int result = MPI_Test(&requests[i], &is_over, &statuses[i]); result != MPI_SUCCESS) fail(state, operation, result);
+      are_over = are_over && is_over != 0;
+    }
+    if (are_over) return;
+    if (polls % 64 != 0) continue;
+    sync::yield();
+    require_time(state, operation, begin);
+  }
+}
+
+void require_whole(CommunicatorState& state, const Call& call, const MPI_Status& status) {
+  int received = 0;
+  MPI_Get_count(&status, call.type, &received);
+  if (received == call.count) return;
+  state.break_with(errc::communicator_broken, operation_of(call.verb),
+                   "process " + std::to_string(call.peer) + " sent " + std::to_string(received) + " bytes of the " +
+                       std::to_string(call.count) + " that were expected");
+  state.check();
+}
+
+/// Sends and receives, which do not wait for each other; or one call of another verb that may be given up.
+void run_together(CommunicatorState& state, std::span<const Transfer> steps) {
+  std::vector<Call> calls;
+  std::vector<MPI_Request> requests(steps.size(), MPI_REQUEST_NULL);
+  std::vector<MPI_Status> statuses(steps.size());
+  const char* const operation = operation_of(steps.front().verb);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    calls.push_back(call_of(state, steps[i]));
+    if (const int result = begin(calls.back(), state.operations, &requests[i]); result != MPI_SUCCESS) fail(state, operation, result);
+  }
+  finish(state, operation, requests, statuses);
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    if (steps[i].verb == Verb::receive) require_whole(state, calls[i], statuses[i]);
+}
+
+void run_one(CommunicatorState& state, const Transfer& step) {
+  if (state.options.timeout.count() > 0) return run_together(state, {&step, 1});
+  const Call call = call_of(state, step);
+  MPI_Status status{};
+  const int result = step.verb == Verb::send      ? MPI_Send(call.in, call.count, call.type, call.peer, tag, state.operations)
+                     : step.verb == Verb::receive ? MPI_Recv(call.out, call.count, call.type, call.peer, tag, state.operations, &status)
+                                                  : begin(call, state.operations, nullptr);
+  if (result != MPI_SUCCESS) fail(state, operation_of(step.verb), result);
+  if (step.verb == Verb::receive) require_whole(state, call, status);
+}
+
+[[nodiscard]] std::size_t most_of(const Transfer& step) noexcept {
+  return step.element == Element::bytes ? std::max<std::size_t>(1, most_elements_in_mpi / step.element_size) : most_elements_in_mpi;
+}
+
+/// `count` elements of a step with one block, from element `first` on.
+[[nodiscard]] Transfer part_of(Transfer step, std::size_t first, std::size_t count) noexcept {
+  step.in = at(step.in, first * step.element_size);
+  step.out = at(step.out, first * step.element_size);
+  step.in_count = step.in_count == 0 ? 0 : count;
+  step.out_count = step.out_count == 0 ? 0 : count;
+  return step;
+}
+
+/// A step with one block of more elements than MPI can count.
+void run_in_parts(CommunicatorState& state, const Transfer& step) {
+  const std::size_t count = blocks_of(state, step).count, most = most_of(step);
+  for (std::size_t first = 0; first < count; first += most) run_one(state, part_of(step, first, std::min(most, count - first)));
+}
+
+/// The same for a step with a block for each process: as broadcasts, reductions or messages of one block each.
+void run_by_process(CommunicatorState& state, const Transfer& step) {
+  const Blocks blocks = blocks_of(state, step);
+  const std::size_t bytes = blocks.count * step.element_size;
+  const auto block = [&](Verb verb, int peer, const void* in, void* out) {
+    run_in_parts(state, {verb, step.element, step.how, peer, step.element_size, in, in == nullptr ? 0 : blocks.count, out,
+                         out == nullptr ? 0 : blocks.count});
+  };
+  const auto own = static_cast<std::size_t>(state.rank), size = static_cast<std::size_t>(state.size);
+  if (step.verb == Verb::all_gather) {
+    if (step.in != at(step.out, own * bytes)) std::memcpy(at(step.out, own * bytes), step.in, bytes);
+    for (int r = 0; r < state.size; ++r)
+      block(Verb::broadcast, r, at(step.out, static_cast<std::size_t>(r) * bytes), at(step.out, static_cast<std::size_t>(r) * bytes));
+  } else if (step.verb == Verb::reduce_scatter) {
+    for (int r = 0; r < state.size; ++r)
+      block(Verb::reduce, r, at(step.in, static_cast<std::size_t>(r) * bytes), r == state.rank ? step.out : nullptr);
+  } else {
+    std::memcpy(at(step.out, own * bytes), at(step.in, own * bytes), bytes);
+    for (std::size_t away = 1; away < size; ++away) {
+      const std::size_t to = (own + away) % size, from = (own + size - away) % size;
+      const std::size_t most = most_of(step);
+      for (std::size_t first = 0; first < blocks.count; first += most) {
+        const std::size_t count = std::min(most, blocks.count - first);
+        const std::array<Transfer, 2> both{{{Verb::send, step.element, step.how, static_cast<int>(to), step.element_size,
+                                             at(step.in, to * bytes + first * step.element_size), count, nullptr, 0},
+                                            {Verb::receive, step.element, step.how, static_cast<int>(from), step.element_size, nullptr, 0,
+                                             at(step.out, from * bytes + first * step.element_size), count}}};
+        run_together(state, both);
+      }
+    }
+  }
+}
+
+/// Whether all processes gave the same arguments. @throws errc::invalid_argument on each of them
+void compare_arguments(CommunicatorState& state, const Transfer& step) {
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  const bool has_root = step.verb == Verb::reduce || step.verb == Verb::broadcast;
+  const std::array<std::int64_t, 5> own{number(step.verb), number(blocks_of(state, step).count),
+                                        number(step.element) * 1000 + number(step.element_size), number(step.how),
+                                        has_root ? step.peer : 0};
+  std::array<std::int64_t, 10> least{};
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    least[2 * i] = own[i];
+    least[2 * i + 1] = -own[i];
+  }
+  run_one(state, {Verb::all_reduce, Element::int64, Reduce::min, 0, 8, least.data(), least.size(), least.data(), least.size()});
+  constexpr std::array<const char*, 5> what{"the operation", "the number of elements", "the type of the elements", "the reduction",
+                                            "the root"};
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (least[2 * i] == -least[2 * i + 1]) continue;
+    state.break_with(errc::invalid_argument, operation_of(step.verb), std::string{"the processes do not agree about "} + what[i]);
+    state.check();
+  }
+}
+
+void run_step(CommunicatorState& state, const Transfer& step) {
+  const Blocks blocks = blocks_of(state, step);
+  if (blocks.count <= most_of(step)) return run_one(state, step);
+  blocks.in > 1 || blocks.out > 1 ? run_by_process(state, step) : run_in_parts(state, step);
+}
+
+}  // namespace
+
+void run_in_mpi(CommunicatorState& state, std::span<const Transfer> steps) {
+  state.check();
+  for (const Transfer& step : steps) {
+    const Blocks blocks = blocks_of(state, step);
+    sync::reads(step.in, blocks.in * blocks.count * step.element_size);
+    sync::writes(step.out, blocks.out * blocks.count * step.element_size);
+  }
+  if (state.options.checked && !is_message(steps.front().verb)) compare_arguments(state, steps.front());
+  const bool fits =
+      std::all_of(steps.begin(), steps.end(), [&](const Transfer& step) { return blocks_of(state, step).count <= most_of(step); });
+  if (steps.size() == 1) return run_step(state, steps.front());
+  if (fits) return run_together(state, steps);
+  // Part i of each message belongs to part i of the message on the other side.
+  for (std::size_t part = 0;; ++part) {
+    std::vector<Transfer> parts;
+    for (const Transfer& step : steps) {
+      const std::size_t most = most_of(step), count = blocks_of(state, step).count;
+      if (part * most < count) parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
+    }
+    if (parts.empty()) return;
+    run_together(state, parts);
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators, in several processes: mpirun -n 4 comm_tests. Each process runs the same cases in the same order. Only the first one
+// prints what passes.
+#include "cases.hpp"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  int level = 0, rank = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank != 0)
+    delete testing::UnitTest::GetInstance()->listeners().Release(testing::UnitTest::GetInstance()->listeners().default_result_printer());
+  testing::UnitTest::GetInstance()->listeners().Append(new comm::PrintFailures{rank});
+  int failed = RUN_ALL_TESTS(), failed_anywhere = 0;
+  MPI_Allreduce(&failed, &failed_anywhere, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return failed_anywhere;
+}

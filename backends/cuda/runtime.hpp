@@ -13,6 +13,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "activities.hpp"
 #include "driver_functions.hpp"
 #include "graph_functions.hpp"
 #include "green_contexts.hpp"
@@ -128,6 +129,12 @@ inline void name_stream(native::stream, const char*) noexcept {}
 inline void push_range(const char*) noexcept {}
 inline void pop_range() noexcept {}
 #endif
+
+// Activities
+inline constexpr auto collect_activities = &cuda_collect_activities;
+inline constexpr auto deliver_activities = &cuda_deliver_activities;
+inline constexpr auto activity_time = &cuda_activity_time;
+inline constexpr auto activity_stream = &cuda_activity_stream;
 
 // Events
 inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool interprocess) noexcept {

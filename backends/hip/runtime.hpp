@@ -4,6 +4,7 @@
 #pragma once
 
 #include <hip/hip_runtime_api.h>
+#include <runnel/detail/backend.hpp>
 #include <runnel/native.hpp>
 
 #include <cstddef>
@@ -281,6 +282,12 @@ inline error stream_write_value(native::stream, std::uint32_t*, std::uint32_t) n
 inline void name_stream(native::stream, const char*) noexcept {}
 inline void push_range(const char*) noexcept {}
 inline void pop_range() noexcept {}
+
+// Activities. CUPTI is used by the CUDA backend only; AMD's libraries for this purpose have another shape.
+inline bool collect_activities(backend::ActivitySink, char*, std::size_t) noexcept { return false; }
+inline void deliver_activities(bool) noexcept {}
+inline bool activity_time(std::uint64_t&) noexcept { return false; }
+inline bool activity_stream(native::stream, std::uint32_t&) noexcept { return false; }
 
 // Events
 // AMD's runtime blocks in hipEventSynchronize only if the flags are exactly hipEventBlockingSync, so that such an event is timed too;

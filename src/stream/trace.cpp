@@ -7,6 +7,7 @@
 #include "base/sync.hpp"
 #include "stream/observed.hpp"
 #include "stream/stream_call.hpp"
+#include "stream/trace_activities.hpp"
 #include "stream/trace_file.hpp"
 #include "stream/trace_times.hpp"
 
@@ -45,7 +46,9 @@ struct Recording {
   std::set<std::string> names;   // of ranges
   std::string file;
   bool has_complained = false;
-  sync::Mutex looking;  // held by the thread that asks for the times of pending intervals
+  sync::Mutex starting;
+  bool is_exit_watched = false;  // guarded by `starting`
+  sync::Mutex looking;           // held by the thread that asks for the times of pending intervals
 };
 Recording& recording() { return immortal<Recording>(); }
 
@@ -77,7 +80,7 @@ void add(Recording& r, const TraceSlice& slice) {
 [[nodiscard]] TraceSlice slice_of(Recording& r, const HookEvent& event, double begin) {
   const char* const name = event.kind == HookKind::range ? r.names.emplace(event.operation).first->c_str() : event.operation;
   return {.name = name,
-          .kind = event.kind,
+          .category = to_string(event.kind),
           .failed = event.failed,
           .row = thread_row(),
           .begin = begin,
@@ -172,6 +175,7 @@ void collect(const HookEvent& event) noexcept {
   const bool is_of_stream = is_interval_of_stream(event.kind);
   const bool is_before = event.phase == HookPhase::before;
   const double called = trace_now();
+  note_stream(event);
   TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
   TracePoint other;
   const double now = is_before ? trace_now() : called;  // the trace's own time does not count
@@ -205,10 +209,12 @@ bool complain(Recording& r) noexcept {
   return false;
 }
 
-bool write_now() noexcept try {
+bool write_now(bool last) noexcept try {
   look_at_pending();
+  fetch_activities(last);
   Recording& r = recording();
   const std::lock_guard lock{r.mutex};
+  move_activities(r.contents, most_slices);
   const std::size_t complete = r.contents.slices.size();
   for (const Interval& each : r.pending) {  // what runs on has no end yet, and its begin may not be known
     TraceSlice slice = each.slice;
@@ -224,13 +230,16 @@ bool write_now() noexcept try {
 
 bool start_trace(const char* file) {
   Recording& r = recording();
-  const std::lock_guard lock{r.mutex};
+  const std::lock_guard starting{r.starting};
   if (has_observers(observer_trace)) return true;
-  const bool is_first = r.file.empty();
-  r.file = trace_file_name(file);
-  if (!can_write(r.file)) return complain(r);
+  {
+    const std::lock_guard lock{r.mutex};
+    r.file = trace_file_name(file);
+    if (!can_write(r.file)) return complain(r);
+  }
   static_cast<void>(trace_now());
-  if (is_first) call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now()); });
+  start_activities();
+  if (!std::exchange(r.is_exit_watched, true)) call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); });
   set_trace_hook(collect);
   return true;
 }
@@ -254,7 +263,7 @@ bool Trace::start(const char* file) {
   return detail::start_trace(file);
 }
 
-bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::write_now(); }
+bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::write_now(false); }
 
 void TraceRange::begin() {
   const detail::StreamCall call{stream_, "begin a range of the trace"};

@@ -68,6 +68,7 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   const bool small = from.width * from.height <= staged_at_the_call;
   auto operation = std::make_shared<Operation>();
   operation->kind = Kind::copy;
+  operation->bytes = to.width * to.height;
   operation->touches = {to.range(), from.range()};
   operation->poison = [to] { poison(to); };
   operation->shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(kind_of(from));
@@ -108,6 +109,7 @@ int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle hand
   if (to.pitch < to.width || !valid(to, stream->capturing()) || kind_of(to) == Memory::pageable) return vendor::invalid_value;
   auto operation = std::make_shared<Operation>();
   operation->kind = Kind::fill;
+  operation->bytes = to.width * to.height;
   operation->touches = {to.range()};
   operation->poison = [to] { poison(to); };
   operation->shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(value.size());

@@ -69,6 +69,7 @@ void Engine::submit(Stream& stream, OperationPtr operation, const std::vector<Op
   }
   Channel* const channel = enter_channel(stream);
   prepare(*operation, stream.device);
+  operation->stream = stream.id;
   DeviceOrder& device_order = order_[stream.device];
   order(operation, stream.last);
   for (const OperationPtr& earlier : also) order(operation, earlier);
@@ -93,8 +94,9 @@ void Engine::submit(Stream& stream, OperationPtr operation, const std::vector<Op
   enqueue(std::move(operation));
 }
 
-void Engine::submit_unordered(int device, OperationPtr operation, const std::vector<OperationPtr>& before) {
+void Engine::submit_unordered(int device, std::uint64_t stream, OperationPtr operation, const std::vector<OperationPtr>& before) {
   prepare(*operation, device);
+  operation->stream = stream;
   for (const OperationPtr& earlier : before) order(operation, earlier);
   enqueue(std::move(operation));
 }
@@ -206,16 +208,35 @@ void Engine::work() {
     if (operation->kind == Kind::host_function) ++host_functions_;
     if (!ready_.empty()) wake();
     lock.unlock();
+    const Clock::time_point begin = Clock::now();
     if (operation->run) {
       inside_host_function() = operation->kind == Kind::host_function;
       operation->run();
       inside_host_function() = false;
       operation->run = nullptr;
     }
+    tell_watcher(*operation, begin);
     lock.lock();
     if (operation->kind == Kind::host_function) --host_functions_;
     complete(*operation);
   }
+}
+
+void Engine::tell_watcher(const Operation& operation, Clock::time_point begin) const {
+  const StandinWatcher told = watcher.load();
+  const bool is_work = operation.kind == Kind::copy || operation.kind == Kind::fill || operation.kind == Kind::kernel;
+  if (told == nullptr || !is_work) return;
+  const auto nanoseconds = [](Clock::time_point time) {
+    return static_cast<std::uint64_t>(std::chrono::nanoseconds{time.time_since_epoch()}.count());
+  };
+  const StandinWork work{operation.kind == Kind::kernel ? 'k' : (operation.kind == Kind::copy ? 'c' : 'f'),
+                         operation.name,
+                         operation.device,
+                         operation.stream,
+                         operation.bytes,
+                         nanoseconds(begin),
+                         nanoseconds(Clock::now())};
+  told(&work);
 }
 
 void Engine::complete(Operation& operation) {

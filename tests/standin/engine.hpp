@@ -3,6 +3,7 @@
 /// It is written independently of runnel's host backend and shares no code with it, so that a mistake in one shows in the other.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -15,6 +16,8 @@
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "inspect.hpp"
 
 namespace standin {
 
@@ -33,6 +36,7 @@ enum class Kind {
   mark,   ///< an event's record, which does not count as work of the stream
   copy,
   fill,
+  kernel,
   host_function,
   value,  ///< waits for a value in memory, or writes one
   allocation,
@@ -48,12 +52,15 @@ struct Work {
   std::function<void()> poison;  // overwrites the destination of a copy or a fill
   bool opaque = false;           // a host function, or a wait for the host: it is unknown which memory it uses
   void* memory = nullptr;        // what a node allocates or frees
+  const char* name = "";         // of a kernel
+  std::size_t bytes = 0;         // of a copy or a fill
   int shape = 0;                 // an executable graph can take over other arguments only of the same shape
 };
 
 struct Operation : Work {
   std::uint64_t number = 0;
   int device = 0;
+  std::uint64_t stream = 0;                        // the id of the stream that it was submitted to; 0: none
   std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand reaches them
   std::vector<std::shared_ptr<Operation>> after;
   std::size_t unmet = 0;
@@ -123,14 +130,15 @@ class Engine {
 
   std::mutex mutex;  // guards everything in the stand-in that threads share
   std::condition_variable done;
+  std::atomic<StandinWatcher> watcher{nullptr};  // of copies, fills and kernels that have run
 
   // Requires for all of them: the mutex is held.
   /// Orders the operation after the stream's last operation, after `also`, after those that the legacy default stream requires, and after
   /// the last operation of the channel. Blocks the caller, with the mutex unlocked, while the channel is full. An operation of a captured
   /// stream becomes a node instead.
   void submit(Stream& stream, OperationPtr operation, const std::vector<OperationPtr>& also = {});
-  /// Orders the operation only after `before`. It is in no stream and no channel.
-  void submit_unordered(int device, OperationPtr operation, const std::vector<OperationPtr>& before);
+  /// Orders the operation only after `before`. It is in no channel.
+  void submit_unordered(int device, std::uint64_t stream, OperationPtr operation, const std::vector<OperationPtr>& before);
   /// Demands an operation and everything that it depends on, so that they run; does not wait.
   void demand(const OperationPtr& operation);
   void wait(Lock& lock, const OperationPtr& operation);
@@ -164,6 +172,7 @@ class Engine {
   [[nodiscard]] bool runnable(const Operation& operation, Clock::time_point now) const;
   [[nodiscard]] std::size_t choose(Clock::time_point now, Clock::time_point& next);
   void complete(Operation& operation);
+  void tell_watcher(const Operation& operation, Clock::time_point begin) const;
 
   Scheduler scheduler_;
   std::chrono::milliseconds patience_;

@@ -86,8 +86,8 @@ void poison_destinations(const Graph& graph) {
   }
 }
 
-/// Submits the graph's work after `start`. Returns what ends it.
-std::vector<OperationPtr> submit_nodes(const Graph& graph, const std::vector<OperationPtr>& start) {
+/// Submits the graph's work, as the stream's, after `start`. Returns what ends it.
+std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream, const std::vector<OperationPtr>& start) {
   std::vector<OperationPtr> operations;
   std::vector<bool> last(graph.nodes.size(), true);
   for (const GraphNode& node : graph.nodes) {
@@ -97,11 +97,11 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, const std::vector<Ope
       last[earlier] = false;
     }
     if (before.empty()) before = start;
-    if (node.child != nullptr) before = submit_nodes(*node.child, before);
+    if (node.child != nullptr) before = submit_nodes(*node.child, stream, before);
     auto operation = std::make_shared<Operation>();
     static_cast<Work&>(*operation) = node.work;
     operations.push_back(operation);
-    engine().submit_unordered(node.device, std::move(operation), before);
+    engine().submit_unordered(node.device, stream, std::move(operation), before);
   }
   std::vector<OperationPtr> ends = start;  // of a graph without nodes
   for (std::size_t i = 0; i < operations.size(); ++i)
@@ -126,7 +126,7 @@ int launch(ExecutableGraph& executable, Stream& stream) {
   if (vendor::orders_graph_launches) before.push_back(executable.last);
   engine().submit(stream, start, before);
   const auto end = std::make_shared<Operation>();
-  const std::vector<OperationPtr> ends = submit_nodes(*executable.graph, {start});
+  const std::vector<OperationPtr> ends = submit_nodes(*executable.graph, stream.id, {start});
   executable.last = end;
   engine().submit(stream, end, ends);
   return vendor::ok;

@@ -34,6 +34,8 @@ vendor::NodeType type_of(Kind kind) {
 #endif
     case Kind::fill:
       return API(GraphNodeTypeMemset);
+    case Kind::kernel:
+      return API(GraphNodeTypeKernel);
     case Kind::host_function:
       return API(GraphNodeTypeHost);
 #if !defined STANDIN_HIP || HIP_VERSION >= 50500000

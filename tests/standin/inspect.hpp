@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The state of a stand-in, for tests. Reading it does not count as a runtime call. Tests look the function up with dlsym, so that the
-/// same program also starts with the real runtime.
+/// What only a stand-in has: its state, and kernels, for tests; and what it has run, for the stand-in of the profiling library. None of it
+/// counts as a runtime call. Tests look the functions up with dlsym, so that the same program also starts with the real runtime.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 struct StandinView {
   long calls;
@@ -22,4 +23,24 @@ struct StandinView {
   std::size_t executable_graphs;
 };
 
-extern "C" void standin_inspect(StandinView* view);
+/// Work that a device has done. Times are nanoseconds of std::chrono::steady_clock.
+struct StandinWork {
+  char kind;         ///< k: a kernel, c: a copy, f: a fill
+  const char* name;  ///< of a kernel
+  int device;
+  std::uint64_t stream;
+  std::size_t bytes;
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+/// Is called when the work has run, but before anybody can know that it is complete.
+using StandinWatcher = void (*)(const StandinWork*);
+
+extern "C" {
+void standin_inspect(StandinView* view);
+void standin_watch(StandinWatcher watcher);
+/// How StandinWork numbers the stream; 0 if there is none with this handle.
+std::uint64_t standin_stream_number(void* stream);
+/// Enqueues a kernel that does nothing for some microseconds. The name must live as long as the process. Returns a status.
+int standin_run_kernel(void* stream, const char* name);
+}

@@ -20,7 +20,7 @@ def imports(nm, library, prefix):
 def main():
     nm, library, prefix, default, output = sys.argv[1:]
     nodes = collections.defaultdict(set)
-    nodes[default].update({prefix + "[A-Z]*", "standin_inspect"})
+    nodes[default].update({prefix + "[A-Z]*", "standin_*"})
     for name, version in imports(nm, library, prefix):
         nodes[version or default].add(name)
     with open(output, "w", encoding="utf-8") as script:

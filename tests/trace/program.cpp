@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs whose trace trace.py looks at: `trace_program <what> [file]`.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "../standin/inspect.hpp"
 #include "../support/process.hpp"
 
 namespace {
@@ -64,6 +66,51 @@ int write_twice(const char* file) {
   return 0;
 }
 
+/// A file that cannot be written is no reason to do without the next one, which is written at exit.
+int start_again(const char* file) {
+  if (Trace::start("/missing/file.json")) std::puts("the trace is started");
+  if (!Trace::start(file)) std::puts("the trace cannot be started");
+  work();
+  return 0;
+}
+
+template <class Function>
+Function* find(const char* name) {
+  auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+  if (found == nullptr) std::printf("%s is not there\n", name);
+  return found;
+}
+
+/// Kernels on each kind of stream of each device, which only the CUDA stand-in can run without a device.
+int run_kernels() {
+  auto* const launch = find<decltype(standin_run_kernel)>("standin_run_kernel");
+  auto* const make_stream = find<int(void**, unsigned, int)>("cudaStreamCreateWithPriority");
+  for (int device = 0; device < Device::count(); ++device) {
+    const DeviceGuard on{Device{device}};
+    Stream up{{.name = "up"}};
+    const StreamRef all = Device{device}.default_stream();
+    const StreamRef own = StreamRef::per_thread_default(Device{device});
+    DeviceBuffer<int> buffer{count, up};
+    launch(up.native(), "_Z5scalePfi");
+    fill(up, buffer, 5);
+    launch(up.native(), "plain");
+    const Graph graph = capture(up, [&] { launch(up.native(), "in_graph"); });
+    graph.launch(up);
+    up.synchronize();
+    fill(all, buffer, 6);
+    launch(all.native(), "in_default");
+    all.synchronize();
+    fill(own, buffer, 7);
+    launch(own.native(), "in_own_default");
+    own.synchronize();
+    void* others = nullptr;
+    make_stream(&others, 1, 0);
+    launch(others, "of_others");
+    Device{device}.synchronize();
+  }
+  return 0;
+}
+
 /// Ends while the stream still works.
 int end_while_busy() {
   static Stream stream;
@@ -81,6 +128,8 @@ int main(int argc, char** argv) {
   const char* const file = argc > 2 ? argv[2] : "";
   if (std::strcmp(what, "fork") == 0) return fork_and_end(file);
   if (std::strcmp(what, "write") == 0) return write_twice(file);
+  if (std::strcmp(what, "again") == 0) return start_again(file);
+  if (std::strcmp(what, "kernels") == 0) return run_kernels();
   if (std::strcmp(what, "busy") == 0) return end_while_busy();
   work();
   return 0;

@@ -115,6 +115,29 @@ void name_stream(native::stream, const char* name) noexcept;
 void push_range(const char* name) noexcept;
 void pop_range() noexcept;
 
+// What the vendor's profiling library tells of the devices' work. A backend that has no such library never has any.
+enum class ActivityKind : unsigned char { kernel, copy, fill };
+/// Work that a device has done, whoever submitted it.
+struct Activity {
+  ActivityKind kind;
+  int device;
+  std::uint32_t stream;  // as activity_stream() numbers it
+  const char* name;      // a kernel's, as a linker spells it; else null
+  std::size_t bytes;     // 0 for a kernel
+  std::uint64_t begin;   // nanoseconds of activity_time()
+  std::uint64_t end;
+};
+/// Takes activities. `lost` is how many others there were. It is called on any thread, also within calls of the runtime.
+using ActivitySink = void (*)(const Activity* list, std::size_t count, std::size_t lost) noexcept;
+/// Asks the library for all work from now on. `text` becomes the library's name and version, or else why there is none, which is empty in a
+/// backend that has no such library. Requires: it has not returned true before.
+[[nodiscard]] bool collect_activities(ActivitySink sink, char* text, std::size_t size) noexcept;
+/// Calls the sink with what is complete. It waits for no work. `last`: it also ends the collection.
+void deliver_activities(bool last) noexcept;
+[[nodiscard]] bool activity_time(std::uint64_t& nanoseconds) noexcept;
+/// Requires: the stream's device is current if its handle needs that.
+[[nodiscard]] bool activity_stream(native::stream, std::uint32_t& number) noexcept;
+
 // Events
 struct EventKind {
   bool timed;

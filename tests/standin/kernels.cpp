@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Kernels that do nothing, and who is told of work. Neither counts as a runtime call.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "engine.hpp"
+#include "inspect.hpp"
+#include "state.hpp"
+
+using namespace standin;
+
+extern "C" {
+
+void standin_watch(StandinWatcher watcher) { engine().watcher.store(watcher); }
+
+std::uint64_t standin_stream_number(void* stream) {
+  const Lock lock{engine().mutex};
+  const StreamPtr found = state().stream(static_cast<vendor::StreamHandle>(stream));
+  return found == nullptr ? 0 : found->id;
+}
+
+int standin_run_kernel(void* stream, const char* name) {
+  const Lock lock{engine().mutex};
+  const StreamPtr found = state().stream(static_cast<vendor::StreamHandle>(stream));
+  if (found == nullptr) return vendor::invalid_handle;
+  if (const vendor::Code code = refusal(*found)) return code;
+  auto operation = std::make_shared<Operation>();
+  operation->kind = Kind::kernel;
+  operation->name = name;
+  operation->opaque = true;
+  operation->run = [] { std::this_thread::sleep_for(std::chrono::microseconds{50}); };
+  engine().submit(*found, std::move(operation));
+  return vendor::ok;
+}
+
+}  // extern "C"

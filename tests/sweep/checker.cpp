@@ -190,8 +190,10 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_full = fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
                                             (overlaps && (ends_with(call, "MallocAsync") || ends_with(call, "Malloc"))));
   // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
+  const bool frees = frees_after_wait_ && (during == "resize" || during == "deallocate");
   const bool waits_again =
-      during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"));
+      (during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
+      (frees && ends_with(call, "DeviceSynchronize"));
   // update() drops the graph's old work, which may be under way: it is destroyed on another stream, or after a wait for the device.
   constexpr const char* drops[] = {"StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
                                    "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};

@@ -80,6 +80,8 @@ class Checker {
   void keeps_streams(std::size_t count) { kept_streams_ = count; }
   /// Allows that `count` blocks of a resource are not given back if the runtime is lost, or if a capture may use them: they stay counted.
   void keeps_resource_blocks(std::size_t count) { kept_blocks_ = count; }
+  /// The device has no pools, so that calls may free memory after waiting for it. Such a wait, which cannot throw, is tried twice.
+  void frees_after_wait() { frees_after_wait_ = true; }
   /// Completions are watched for from now on.
   void watches() { watches_ = true; }
   /// The trace is on from now on. Requires: the scenario itself makes no event and queries no stream.
@@ -119,6 +121,7 @@ class Checker {
   std::size_t kept_events_ = 0;
   std::size_t kept_streams_ = 0;
   std::size_t kept_blocks_ = 0;
+  bool frees_after_wait_ = false;
   bool watches_ = false;
   bool traces_ = false;
   int violations_ = 0;

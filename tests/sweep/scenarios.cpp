@@ -504,10 +504,11 @@ void buffers(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
-/// What containers do: the buffer is as it was after each failure, so that the call can be repeated. (Not without
-/// pools: then a free, which resize() and deallocate() contain, waits for the device a second time if the first wait fails.)
-void buffers_changed(Checker& c) {
+/// What containers do: the buffer is as it was after each failure, so that the call can be repeated. Without pools, resize() and
+/// deallocate() free a block once the device is done.
+void buffers_changed_of(Checker& c, bool pools) {
   Bystander b;
+  if (!pools) c.frees_after_wait();
   if (!b.start(c)) return;
   c.keeps_streams(4);
   std::optional<DeviceBuffer<int>> buffer, copied;
@@ -524,6 +525,9 @@ void buffers_changed(Checker& c) {
   if (!c.attempt("deallocate", [&] { device_resource().deallocate(*b.stream, released.data(), released.size_bytes()); })) return;
   static_cast<void>(b.check(c));
 }
+
+void buffers_changed(Checker& c) { buffers_changed_of(c, true); }
+void buffers_changed_without_pools(Checker& c) { buffers_changed_of(c, false); }
 
 /// A use that is recorded by an address within the block. The block is freed behind it.
 void recorded_uses(Checker& c) {
@@ -576,13 +580,13 @@ struct CountingResource {
   }
 };
 
-/// Buffers of a resource of the program's, which are given back on their own stream, behind another one, and after their stream. (Without
-/// pools they are not resized, for the reason that buffers_changed() gives.)
+/// Buffers of a resource of the program's, which are given back on their own stream, behind another one, and after their stream.
 void resources_of(Checker& c, bool pools) {
   Bystander b;
   if (!b.start(c)) return;
   c.keeps_streams(4);
   c.keeps_resource_blocks(3);
+  if (!pools) c.frees_after_wait();
   auto& resource = *new CountingResource;
   std::optional<Stream> user, ended;
   std::optional<DeviceBuffer<int>> own, used, last;
@@ -593,7 +597,7 @@ void resources_of(Checker& c, bool pools) {
   if (!c.attempt("DeviceBuffer", [&] { last.emplace(64U, std::ref(resource), *ended); })) return;
   if (!c.attempt("copy", [&] { copy(*b.stream, *own, *b.between); })) return;
   if (!c.attempt("resize, refused", [&] { resource.refuse(c, [&] { own->resize(128); }); })) return;
-  if (pools && !c.attempt("resize", [&] { own->resize(128); })) return;
+  if (!c.attempt("resize", [&] { own->resize(128); })) return;
   if (!c.attempt("copy", [&] { copy(*b.stream, *b.out, own->span().subspan(0, 64)); })) return;
   if (!c.attempt("record_stream", [&] { used->record_stream(*user); })) return;
   if (!c.attempt("fill", [&] { fill(*ended, *last, 1); })) return;
@@ -1130,6 +1134,7 @@ constexpr Scenario scenarios[] = {
     {"buffers", buffers},
     {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
     {"buffers_changed", buffers_changed},
+    {"buffers_changed_without_pools", buffers_changed_without_pools, "STANDIN_POOLS=0"},
     {"recorded_uses", recorded_uses},
     {"resources", resources},
     {"resources_without_pools", resources_without_pools, "STANDIN_POOLS=0"},

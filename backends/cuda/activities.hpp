@@ -148,13 +148,11 @@ inline void take_activity_buffer(void*, std::uint32_t, std::uint8_t* buffer, std
     all.sink(some.data(), count, 0);
     count = 0;
   }
-  std::size_t dropped = 0;
-  if (all.cupti.dropped(nullptr, 0, &dropped) == 0) lost += dropped;
   all.sink(some.data(), count, lost);
   std::free(buffer);
 }
 
-inline void stop_cupti(Collection& all) noexcept {
+inline void stop_cupti(const Collection& all) noexcept {
   for (const int kind : cupti_kinds) all.cupti.disable(kind);
   all.cupti.unsubscribe(all.subscriber);
 }
@@ -190,9 +188,12 @@ inline bool cuda_collect_activities(backend::ActivitySink sink, char* text, std:
 
 /// A forced flush also returns buffers with incomplete records, whose times then are lost. So only the last one is forced.
 inline void cuda_deliver_activities(bool last) noexcept {
+  const Collection& all = cuda_collection;
   constexpr std::uint32_t forced = 1;
-  cuda_collection.cupti.flush(last ? forced : 0);
-  if (last) stop_cupti(cuda_collection);
+  all.cupti.flush(last ? forced : 0);
+  std::size_t dropped = 0;  // since the last question; CUPTI may have no buffer left that would come with it
+  if (all.cupti.dropped(nullptr, 0, &dropped) == 0) all.sink(nullptr, 0, dropped);
+  if (last) stop_cupti(all);
 }
 
 inline bool cuda_activity_time(std::uint64_t& nanoseconds) noexcept { return cuda_collection.cupti.time(&nanoseconds) == 0; }

@@ -32,14 +32,48 @@ void free_pinned(void* pointer) noexcept;
 [[nodiscard]] void* mapped_pointer(void* pointer, Device device);
 /// From the resource, if there is one, else from the device's own memory.
 [[nodiscard]] void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource = nullptr);
-/// Adds the stream to `others`, which free_device() takes.
-void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream);
-void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others,
-                 const SharedResource& resource) noexcept;
+
+/// What few blocks of device memory have.
+struct BlockExtras {
+  std::vector<StreamRef> others;  // streams that use the block besides its owner
+  SharedResource resource;        // null: the device's own memory
+};
+/// Owns the extras of a block, or none. It is as large as a pointer, so that a buffer without them is moved fast.
+class OwnedExtras {
+ public:
+  OwnedExtras() noexcept = default;
+  /// @throws std::bad_alloc if there is a resource
+  explicit OwnedExtras(const SharedResource& resource) : extras_{resource ? new BlockExtras{{}, resource} : nullptr} {}
+  OwnedExtras(OwnedExtras&& other) noexcept : extras_{std::exchange(other.extras_, nullptr)} {}
+  OwnedExtras& operator=(OwnedExtras other) noexcept {
+    std::swap(extras_, other.extras_);
+    return *this;
+  }
+  ~OwnedExtras() {
+    if (extras_ != nullptr) drop();
+  }
+
+  [[nodiscard]] BlockExtras* get() const noexcept { return extras_; }
+  [[nodiscard]] SharedResource resource() const noexcept { return extras_ != nullptr ? extras_->resource : SharedResource{}; }
+  /// Makes extras if there are none. @throws std::bad_alloc
+  [[nodiscard]] BlockExtras& made() {
+    if (extras_ == nullptr) extras_ = new BlockExtras{};
+    return *extras_;
+  }
+
+ private:
+  void drop() const noexcept;
+  BlockExtras* extras_ = nullptr;
+};
+
+/// Adds the stream to the block's other streams.
+void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream);
+/// Takes the other streams from the extras.
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, BlockExtras* extras) noexcept;
 /// Ends the use by all streams, without a free.
-void release_device(StreamRef owner, std::vector<StreamRef>& others);
-/// Makes `stream` the owner. The former owner becomes one of `others`.
-void change_owner(StreamRef& owner, int device, std::vector<StreamRef>& others, StreamRef stream);
+void release_device(StreamRef owner, const BlockExtras* extras);
+/// Makes `stream` the owner. The former owner becomes one of the other streams.
+void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef stream);
 
 void record_block_use(StreamRef stream, const void* pointer, std::optional<MemoryKind> kind);
 
@@ -49,12 +83,11 @@ struct PinnedOwner {
 };
 struct DeviceOwner {
   static constexpr MemoryKind kind = MemoryKind::device;
-  void free(void* pointer, std::size_t bytes) noexcept { free_device(pointer, bytes, stream_, device_, others_, resource_); }
+  void free(void* pointer, std::size_t bytes) noexcept { free_device(pointer, bytes, stream_, device_, extras_.get()); }
 
   StreamRef stream_ = Access::ref(nullptr, 0);
   int device_ = -1;
-  std::vector<StreamRef> others_;
-  SharedResource resource_;  // null: the device's own memory
+  OwnedExtras extras_;
 };
 
 /// T is U, or U with const added: what a span of U converts to.
@@ -142,13 +175,13 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   DeviceBuffer() noexcept = default;
   /// `size` elements on the stream's device. @throws errc::out_of_memory
   explicit DeviceBuffer(std::size_t size, StreamRef stream = current_stream())
-      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))), size, {stream, stream.device().ordinal(), {}, {}}} {}
+      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))), size, {stream, stream.device().ordinal(), {}}} {}
   /// `size` elements from a resource of your own: a StreamOrderedResource, which the buffer keeps a copy of until the block is given back,
   /// or a std::ref or std::shared_ptr to one. Requires: its memory is memory of the stream's device; what std::ref refers to outlives the
   /// block. docs/memory.md says when and how the resource is called. @throws what the resource throws
   template <detail::ResourceHandle R>
   explicit DeviceBuffer(std::size_t size, R resource, StreamRef stream = current_stream())
-      : DeviceBuffer{size, detail::keep_resource(std::move(resource)), stream} {}
+      : DeviceBuffer{size, detail::OwnedExtras{detail::keep_resource(std::move(resource))}, stream} {}
   /// @cond
   template <class R>
   requires(!detail::ResourceHandle<R>) DeviceBuffer
@@ -158,7 +191,8 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   /// As many elements as `other` has, from the same resource, on the stream's device, and a copy of them, enqueued in the stream. Requires:
   /// what writes `other` comes before in that stream or by an event, and `other` is freed after the copy: name the stream with
   /// other.record_stream() if it is not the other's own. @throws errc::out_of_memory
-  DeviceBuffer(const DeviceBuffer& other, StreamRef stream) : DeviceBuffer{other.size(), other.resource_, stream} {
+  DeviceBuffer(const DeviceBuffer& other, StreamRef stream)
+      : DeviceBuffer{other.size(), detail::OwnedExtras{other.extras_.resource()}, stream} {
     copy_front(other, stream);
   }
 
@@ -175,12 +209,12 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   /// Records that `stream` uses this memory: it is freed only after the work submitted to that stream until this buffer is destroyed. For
   /// several threads at a time, and for a part of the memory, there is the function runnel::record_stream().
   void record_stream(StreamRef stream) {
-    if (this->data() != nullptr) detail::add_device_use(this->others_, this->stream_, stream);
+    if (this->data() != nullptr) detail::add_device_use(this->extras_, this->stream_, stream);
   }
   /// From now on the memory is freed in the order of `stream`, which is of the same device. Streams that used the memory so far, the former
   /// stream too, stay named as by record_stream(). @throws errc::invalid_argument for a stream of another device, if there are elements
   void set_stream(StreamRef stream) {
-    if (this->data() != nullptr) return detail::change_owner(this->stream_, this->device_, this->others_, stream);
+    if (this->data() != nullptr) return detail::change_owner(this->stream_, this->device_, this->extras_, stream);
     this->device_ = stream.device().ordinal();
     this->stream_ = stream;
   }
@@ -190,7 +224,7 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   void resize(std::size_t size) {
     if (size == this->size() && this->stream_.id() != 0) return;
     const StreamRef stream = this->stream_.id() != 0 ? this->stream_ : current_stream();
-    DeviceBuffer fresh{size, this->resource_, stream};
+    DeviceBuffer fresh{size, detail::OwnedExtras{this->extras_.resource()}, stream};
     fresh.copy_front(*this, stream);
     *this = std::move(fresh);
   }
@@ -199,16 +233,16 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   /// the alignment 256. An empty span if there are no elements.
   [[nodiscard]] DeviceSpan<T> release() {
     const DeviceSpan<T> released = span();
-    if (!released.empty()) detail::release_device(this->stream_, this->others_);
+    if (!released.empty()) detail::release_device(this->stream_, this->extras_.get());
     this->forget();
     return released;
   }
 
  private:
-  DeviceBuffer(std::size_t size, const detail::SharedResource& resource, StreamRef stream)
-      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T)), resource.get()),
+  DeviceBuffer(std::size_t size, detail::OwnedExtras extras, StreamRef stream)
+      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T)), extras.resource().get()),
               size,
-              {stream, stream.device().ordinal(), {}, resource}} {}
+              {stream, stream.device().ordinal(), std::move(extras)}} {}
   void copy_front(const DeviceBuffer& from, StreamRef stream) {
     const std::size_t bytes = std::min(from.size(), this->size()) * sizeof(T);
     detail::copy_known(stream, this->data(), MemoryKind::device, from.data(), MemoryKind::device, bytes, Pageable::stage);

@@ -349,11 +349,15 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   }
 }
 
-void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef stream) {
+void OwnedExtras::drop() const noexcept { delete extras_; }
+
+void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream) {
   constexpr const char* recording = "record a use of device memory";
   enter(recording);
   static_cast<void>(live_slot(stream));
-  if (stream == owner || std::find(others.begin(), others.end(), stream) != others.end()) return;
+  if (stream == owner) return;
+  std::vector<StreamRef>& others = extras.made().others;
+  if (std::find(others.begin(), others.end(), stream) != others.end()) return;
   if (others.size() >= 16 && std::has_single_bit(others.size())) forget_complete(others);
   others.push_back(stream);
   if (begin_use(use_of(stream))) return;
@@ -361,13 +365,14 @@ void add_device_use(std::vector<StreamRef>& others, StreamRef owner, StreamRef s
   throw_dead_stream(stream.id());
 }
 
-void change_owner(StreamRef& owner, int device, std::vector<StreamRef>& others, StreamRef stream) {
+void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef stream) {
   constexpr const char* changing = "change the stream of device memory";
   enter(changing);
   Slot& slot = live_slot(stream);
   require_own_thread(slot, changing);
   if (slot.device != device) throw_error(errc::invalid_argument, changing, "the stream belongs to another device than the memory");
   if (stream == owner) return;
+  std::vector<StreamRef>& others = extras.made().others;
   if (const auto named = std::find(others.begin(), others.end(), stream); named != others.end()) {
     std::swap(*named, owner);
     return;
@@ -380,14 +385,17 @@ void change_owner(StreamRef& owner, int device, std::vector<StreamRef>& others, 
   owner = stream;
 }
 
-void release_device(StreamRef owner, std::vector<StreamRef>& others) {
+void release_device(StreamRef owner, const BlockExtras* extras) {
   refuse_in_child("release device memory");
   end_use(use_of(owner));
-  for (const StreamRef other : others) end_use(use_of(other));
+  if (extras == nullptr) return;
+  for (const StreamRef other : extras->others) end_use(use_of(other));
 }
 
-void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, std::vector<StreamRef>& others,
-                 const SharedResource& resource) noexcept {
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, BlockExtras* extras) noexcept {
+  BlockExtras none;
+  std::vector<StreamRef>& others = extras != nullptr ? extras->others : none.others;
+  const SharedResource& resource = extras != nullptr ? extras->resource : none.resource;
   if (!resource) [[likely]]
     count_out(device, bytes);
   const Release mode = release_mode();
@@ -432,8 +440,7 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   if (mode == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);
   if (pointer == nullptr || mode == detail::Release::never) return;
   if (!detail::begin_use(detail::use_of(stream))) detail::throw_dead_stream(stream.id());
-  std::vector<StreamRef> none;
-  detail::free_device(pointer, bytes, stream, device_.ordinal(), none, {});
+  detail::free_device(pointer, bytes, stream, device_.ordinal(), nullptr);
 }
 
 DeviceStatistics DeviceResource::statistics() const {

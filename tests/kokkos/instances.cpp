@@ -143,12 +143,22 @@ std::size_t threads_of(const E& exec) {
   return seen.size();
 }
 template <class E>
+std::size_t threads_in_a_graph(StreamRef stream) {
+  std::size_t threads = 0;
+  const Graph graph = capture(stream, [&] { kokkos::launch<E>(stream, [&](const E& exec) { threads = threads_of(exec); }); });
+  graph.launch(stream);
+  stream.synchronize();
+  return threads;
+}
+template <class E>
 void set_threads() {
   if constexpr (std::constructible_from<E, int>) {
     Stream s, t;
     kokkos::set_host_threads<E>(s, 2);
     EXPECT_EQ(threads_of(exec_space<E>(s)), 2U);
     EXPECT_EQ(threads_of(exec_space<E>(t)), 1U);
+    EXPECT_EQ(threads_in_a_graph<E>(s), 2U);
+    EXPECT_EQ(threads_in_a_graph<E>(t), 1U);
     EXPECT_EQ(code_of([&] { kokkos::set_host_threads<E>(s, 1); }), errc::not_permitted);
     EXPECT_EQ(code_of([&] { kokkos::set_host_threads<E>(t, 0); }), errc::invalid_argument);
     const Data<int*> x("x", 1000);

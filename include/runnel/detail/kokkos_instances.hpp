@@ -47,11 +47,14 @@ namespace detail {
 [[nodiscard]] inline Kokkos::Serial independent_instance(std::type_identity<Kokkos::Serial>, int) {
   return Kokkos::Serial{Kokkos::NewInstance{}};
 }
+[[nodiscard]] inline int threads_of(const Kokkos::Serial&) { return 1; }
 #endif
 #ifdef KOKKOS_ENABLE_OPENMP
 [[nodiscard]] inline Kokkos::OpenMP independent_instance(std::type_identity<Kokkos::OpenMP>, int threads) {
   return Kokkos::OpenMP{threads};
 }
+// Not concurrency(): in Kokkos 4.7 that may be a static function, which returns the default instance's number.
+[[nodiscard]] inline int threads_of(const Kokkos::OpenMP& exec) { return exec.impl_thread_pool_size(); }
 #endif
 
 #ifdef KOKKOS_ENABLE_THREADS
@@ -308,7 +311,7 @@ class LaunchedInGraph {
     const std::lock_guard lock{all.mutex};
     const Quiet quiet;
     all.kept.reserve(all.kept.size() + 1);
-    instance_.reset(new KeptOf<E>{captured, independent_instance(std::type_identity<E>{}, like.concurrency())});
+    instance_.reset(new KeptOf<E>{captured, independent_instance(std::type_identity<E>{}, threads_of(like))});
     all.kept.push_back(instance_.get());
     all_work().in_graphs.fetch_add(1);
   }

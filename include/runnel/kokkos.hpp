@@ -11,6 +11,7 @@
 
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
+#include <runnel/detail/kokkos_guarded.hpp>
 #include <runnel/detail/kokkos_instances.hpp>
 #include <runnel/detail/kokkos_shapes.hpp>
 #include <runnel/detail/memory_range.hpp>
@@ -25,6 +26,7 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -92,8 +94,10 @@ void set_host_threads(StreamRef stream, int threads) {
 
 /// Runs the kernels that `function(exec)` launches on `exec` in the order of the stream, without waiting. On a device, `function` is called
 /// at once, and its kernels are enqueued. On a host space, the stream calls `function`: see launch_host_func for what it may do and which
-/// call throws its exceptions. On Threads, launch() waits for the stream and then calls `function`.
-/// nvcc accepts no KOKKOS_LAMBDA inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or create the functor outside.
+/// call throws its exceptions; parallel_for() passes on those of kernels. Its kernels have one thread on OpenMP (see set_host_threads()),
+/// and kernels on several streams must not share a random pool, or memory that a `Kokkos::Experimental::UniqueToken` indexes: they would
+/// get the same states and tokens. On Threads, launch() waits for the stream and then calls `function`. nvcc accepts no KOKKOS_LAMBDA
+/// inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or create the functor outside.
 /// @throws errc::not_supported on Threads if the calling thread is not the one that initialized Kokkos
 template <execution_space E = DefaultSpace, detail::LaunchableOn<E> F>
 void launch(StreamRef stream, F function) {
@@ -117,6 +121,37 @@ void launch(StreamRef stream, F function) {
       stream.launch_host_func(detail::Launched<E, F>{std::move(pending), *kept.exec, std::move(function), detail::Counted{*kept.work}});
   }
 }
+
+namespace detail {
+template <class P>
+concept Policy = Kokkos::is_execution_policy<P>::value;
+}
+///@{ Kokkos::parallel_for and Kokkos::parallel_reduce, for functors that throw: on a host space these throw the first exception of
+/// `functor`, in the thread that calls them, where Kokkos' own terminate the process on OpenMP and Threads. In a function of launch() the
+/// exception leaves that function, so the stream's next synchronize() throws it. Once a thread has thrown, indices that have not begun are
+/// skipped, and the results of parallel_reduce() are not valid. On a device, where no kernel throws, these are Kokkos' own. What leaves a
+/// team of more than one thread, or `init` and `join` of a reducer, still terminates. `policy`: not a mere count, because that would name
+/// no instance.
+/// @throws what `functor` throws
+template <detail::Policy Policy, class F>
+void parallel_for(const std::string& label, const Policy& policy, const F& functor) {
+  detail::launch_guarded<typename Policy::execution_space>(functor,
+                                                           [&](const auto& guarded) { Kokkos::parallel_for(label, policy, guarded); });
+}
+template <detail::Policy Policy, class F>
+void parallel_for(const Policy& policy, const F& functor) {
+  kokkos::parallel_for(std::string{}, policy, functor);
+}
+template <detail::Policy Policy, class F, class... Results>
+void parallel_reduce(const std::string& label, const Policy& policy, const F& functor, Results&&... results) {
+  detail::launch_guarded<typename Policy::execution_space>(
+      functor, [&](const auto& guarded) { Kokkos::parallel_reduce(label, policy, guarded, std::forward<Results>(results)...); });
+}
+template <detail::Policy Policy, class F, class... Results>
+void parallel_reduce(const Policy& policy, const F& functor, Results&&... results) {
+  kokkos::parallel_reduce(std::string{}, policy, functor, std::forward<Results>(results)...);
+}
+///@}
 
 /// A Kokkos instance as a stream: pass its stream() where a StreamRef is expected. If the instance came from a stream, it is that stream.
 /// On a device, the work that runnel and Kokkos submit is in one order. On a host space, kernels run at once in the thread that launches

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels, copies and events in the order of their streams.
+#include <Kokkos_Random.hpp>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -163,6 +164,35 @@ TEST(KokkosOrder, AMoveOnlyFunctionRunsAndIsDestroyedOnce) {
   launch<Space>(s, [own = std::make_unique<std::shared_ptr<int>>(std::move(token))](const Space&) { ++**own; });
   s.synchronize();
   EXPECT_TRUE(conformance::eventually([&] { return watch.expired(); }));
+}
+
+using Pool = Kokkos::Random_XorShift64_Pool<Space>;
+struct Draw {
+  KOKKOS_FUNCTION void operator()(int i) const {
+    auto generator = pool.get_state();
+    x(i) = generator.rand(1'000'000);
+    pool.free_state(generator);
+  }
+  Data<int*> x;
+  Pool pool;
+};
+// docs/kokkos.md: one pool for both streams would be a race.
+TEST(KokkosOrder, StreamsWithPoolsOfTheirOwnDrawTheSameAsAlone) {
+  if (!kokkos::host_space<Space>) GTEST_SKIP() << "threads of a device draw in any order";
+  constexpr int n = 1000, rounds = 50;
+  const auto draw = [](const Space& exec, const Pool& pool, const Data<int*>& x) {
+    for (int round = 0; round < rounds; ++round) Kokkos::parallel_for(Policy(exec, 0, n), Draw{x, pool});
+  };
+  const std::vector<Stream> streams(2);
+  const Pool pools[] = {Pool(1), Pool(2)}, alone[] = {Pool(1), Pool(2)};
+  const Data<int*> drawn[] = {Data<int*>("first", n), Data<int*>("second", n)}, expected("expected", n);
+  for (std::size_t i = 0; i < 2; ++i)
+    kokkos::launch<Space>(streams[i], [=, pool = pools[i], x = drawn[i]](const Space& exec) { draw(exec, pool, x); });
+  for (std::size_t i = 0; i < 2; ++i) {
+    Stream s;
+    kokkos::launch<Space>(s, [=, pool = alone[i]](const Space& exec) { draw(exec, pool, expected); });
+    EXPECT_EQ(values(streams[i], drawn[i]), values(s, expected)) << "stream " << i;
+  }
 }
 
 TEST(KokkosOrder, ExceptionOfALaunch) {

@@ -38,12 +38,35 @@ PRELUDES = {
     # The declarations that docs/kokkos.md states for all its blocks. The functors are not local types, because nvcc does not launch those.
     "kokkos": """#include <runnel/kokkos.hpp>
 #include <runnel/runnel.hpp>
+#include <Kokkos_Random.hpp>
 #include <iostream>
+#include <stdexcept>
 using Space = RUNNEL_TEST_SPACE;
 using View = Kokkos::View<double*, Space>;
 struct Scale {
   KOKKOS_FUNCTION void operator()(std::size_t i) const { y(i) = 2 * x(i); }
   View x, y;
+};
+struct ScaleChunk {
+  KOKKOS_FUNCTION void operator()(std::size_t i) const { y(i) = 2 * x(i); }
+  Kokkos::View<const double*, Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>> x;
+  Kokkos::View<double*, Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>> y;
+};
+struct Checked {
+  KOKKOS_FUNCTION void operator()(std::size_t i) const {
+    KOKKOS_IF_ON_HOST((if (x(i) < 0) throw std::domain_error("a negative number");))
+    x(i) = Kokkos::sqrt(x(i));
+  }
+  View x;
+};
+struct Noise {
+  KOKKOS_FUNCTION void operator()(std::size_t i) const {
+    auto generator = pool.get_state();
+    x(i) = generator.drand();
+    pool.free_state(generator);
+  }
+  View x;
+  Kokkos::Random_XorShift64_Pool<Space> pool;
 };
 struct Boundary {
   KOKKOS_FUNCTION void operator()(std::size_t i) const { x(i) = 0; }

@@ -15,6 +15,8 @@
 
 #include <memory>
 #include <new>
+#include <optional>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -145,12 +147,12 @@ void submit_completion(const EventBase& event, Completion* raw) {
   OwnedCompletion completion = own(raw);
   enter(submitting);
   event.is_replaceable_.store(true);  // before the handle is read: the next record replaces it
-  const HandleInUse use{event, submitting};
+  std::optional<HandleInUse> use{std::in_place, event, submitting};
   event.refuse_captured(submitting);
-  completion->event = use.get();
+  completion->event = use->get();
   watcher().start(submitting);
   event.watched_.store(true, std::memory_order_release);
-  watcher().add(std::move(completion), nullptr);
+  watcher().add(std::move(completion), use);
 }
 
 }  // namespace detail

@@ -94,6 +94,21 @@ void Watcher::add(OwnedCompletion owned, Slot* kept_in) noexcept {
     sync::happens_before(completion);
     completion->next = std::exchange(new_, completion);
   }
+  wake();
+}
+
+void Watcher::add(OwnedCompletion owned, std::optional<HandleInUse>& use) noexcept {
+  Completion* const completion = owned.release();
+  {
+    const std::lock_guard lock{mutex_};
+    sync::happens_before(completion);
+    completion->next = std::exchange(new_, completion);
+    use.reset();  // not later: once the lock is free, the function may be called and destroy the event
+  }
+  wake();
+}
+
+void Watcher::wake() noexcept {
   signal_.fetch_add(1, std::memory_order_seq_cst);
   if (asleep_.load(std::memory_order_seq_cst)) signal_.notify_one();
 }

@@ -5,12 +5,14 @@
 
 #include "base/counters.hpp"
 #include "base/sync.hpp"
+#include "stream/recorded_event.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/completion.hpp>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -29,6 +31,8 @@ class Watcher {
   /// Requires: start() was called, and the completion's event is recorded. `kept_in`: an exception that this slot keeps goes to the
   /// completion.
   void add(OwnedCompletion completion, Slot* kept_in) noexcept;
+  /// The same for an event. Ends `use` before the completion can be called: its function may destroy the event.
+  void add(OwnedCompletion completion, std::optional<HandleInUse>& use) noexcept;
   /// An exception has left work of the stream: completions that were submitted later than the work get it.
   void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
   /// The owner of an event gives it up, or is about to record it again. Returns true if the watcher still needs it, and then disposes of
@@ -39,6 +43,7 @@ class Watcher {
 
  private:
   void work() noexcept;
+  void wake() noexcept;
   void sort_new() noexcept;
   [[nodiscard]] Completion* query_all() noexcept;
   void remove(Completion*& place) noexcept;

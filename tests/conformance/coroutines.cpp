@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coroutines that wait for streams and events.
+#include <array>
 #include <deque>
 #include <functional>
 #include <future>
@@ -177,6 +178,48 @@ TEST_F(Coroutines, ManyWaitAtOnce) {
   EXPECT_TRUE(std::none_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.has_ended(); }));
   gate.open();
   for (Task& task : tasks) task.get();
+}
+
+/// Waits for the stream and for an event of it, in turn. Returns to `executor` each time. `count` must be what the stream has counted to.
+Task count_along(StreamRef stream, const Executor& executor, int& count, int rounds) {
+  for (int round = 1; round <= rounds; ++round) {
+    stream.launch_host_func([&count] { ++count; });
+    const Event event = stream.record_event();
+    if (round % 3 == 0)
+      co_await stream;
+    else if (round % 3 == 1)
+      co_await event;
+    else
+      co_await resume_on(event, executor);
+    if (count < round) throw std::logic_error{"the coroutine was continued before the stream was complete"};
+  }
+}
+
+// docs/thread-safety.md
+TEST_F(Coroutines, OfFourThreadsWaitForOneStream) {
+  constexpr int rounds = 60;
+  const Stream stream;
+  std::array<int, 4> counts{};  // not atomic: each is written in the order of the stream, which co_await waits for
+  on_threads(4, [&](int i) {
+    const Executor executor;
+    Task task = count_along(stream, executor, counts[static_cast<std::size_t>(i)], rounds);
+    for (int round = 2; round <= rounds; round += 3) ASSERT_TRUE(executor.run_one());
+    task.get();
+  });
+  EXPECT_EQ(counts, (std::array<int, 4>{rounds, rounds, rounds, rounds}));
+}
+
+TEST_F(Coroutines, OfFourThreadsWaitForOneEvent) {
+  const Stream stream;
+  int written = 0;  // not atomic: the event gives the order
+  for (int round = 1; round <= 30; ++round) {
+    stream.launch_host_func([&written, round] { written = round; });
+    const Event event = stream.record_event();
+    on_threads(4, [&](int) {
+      wait_for(event).get();
+      EXPECT_EQ(written, round);
+    });
+  }
 }
 
 }  // namespace

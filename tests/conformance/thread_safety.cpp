@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/thread-safety.md: several threads use one object at a time. Memory has its cases in thread_safety_memory.cpp.
+#include <array>
 #include <barrier>
 #include <runnel/hooks.hpp>
 #include <span>
@@ -382,6 +383,45 @@ TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
   });
   EXPECT_EQ(get(stream, other, size - 1), 9);
   EXPECT_EQ(count, threads * rounds);
+}
+
+TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
+  constexpr int rounds = 40;
+  const Stream captured;
+  std::array<std::atomic<int>, rounds> ran{};
+  const auto work_of = [&](std::size_t round) { return [&, round] { captured.launch_host_func([&ran, round] { ++ran[round]; }); }; };
+  Graph graph = capture(captured, work_of(0));
+  Rounds step{threads};
+  on_threads(threads, [&](int i) {
+    const Stream own;
+    for (std::size_t round = 0; round < rounds; ++round) {
+      graph.launch(own);  // these may still be under way at the update, and keep the old work
+      EXPECT_EQ(graph.node_count(), 1U);
+      step.arrive_and_wait();
+      if (i == static_cast<int>(round) % threads && round + 1 < rounds) static_cast<void>(graph.update(captured, work_of(round + 1)));
+      step.arrive_and_wait();
+    }
+    own.synchronize();
+  });
+  for (const std::atomic<int>& each : ran) EXPECT_EQ(each, threads);
+}
+
+TEST_F(ThreadSafety, FourThreadsUpdateTheirOwnGraphs) {
+  constexpr int rounds = 40;
+  const Stream shared;
+  on_threads(threads, [&](int i) {
+    const Stream own;
+    int sum = 0, expected = 0;
+    Graph graph = capture(own, [&] { own.launch_host_func([&sum] { ++sum; }); });
+    for (int round = 0; round < rounds; ++round) {
+      static_cast<void>(graph.update(own, [&] { own.launch_host_func([&sum, i, round] { sum += i + round; }); }));
+      graph.launch(round % 2 == 0 ? StreamRef{own} : StreamRef{shared});
+      expected += i + round;
+    }
+    own.synchronize();
+    shared.synchronize();
+    EXPECT_EQ(sum, expected);
+  });
 }
 
 TEST_F(ThreadSafety, AGraphsExceptionReachesTheStreamsThatLaunchIt) {

@@ -2,6 +2,7 @@
 // Streams as schedulers of stdexec. The same cases for every backend, with the rules of ../conformance/support.hpp.
 #include <runnel/execution.hpp>
 
+#include <array>
 #include <future>
 #include <stdexcept>
 #include <variant>
@@ -370,6 +371,43 @@ TEST_F(Senders, AnOperationThatIsNotStartedDoesNothing) {
     auto operation = operation_of(schedule(scheduler(stream)) | then([kept] {}));
   }
   EXPECT_EQ(kept.use_count(), 1);
+}
+
+// docs/thread-safety.md
+TEST_F(Senders, OfFourThreadsShareTwoStreams) {
+  constexpr int rounds = 60;
+  const Stream first, second;
+  std::array<int, 4> counts{};  // not atomic: the chain gives the order
+  on_threads(4, [&](int i) {
+    int& count = counts[static_cast<std::size_t>(i)];
+    for (int round = 1; round <= rounds; ++round) {
+      auto chain = schedule(scheduler(first)) | then([&count] { return ++count; }) | continues_on(scheduler(second)) |
+                   then([&count](int before) { return before == count ? before : -1; });
+      EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{round}});
+    }
+  });
+  EXPECT_EQ(counts, (std::array<int, 4>{rounds, rounds, rounds, rounds}));
+}
+
+// The operation state is one thread's; the stop may come from another one.
+TEST_F(Senders, AreStoppedByAnotherThread) {
+  const Stream stream;
+  int stopped = 0;
+  for (int round = 0; round < 60; ++round) {
+    stdexec::inplace_stop_source source;
+    std::atomic<int> ran{0};
+    auto operation = operation_of(schedule(scheduler(stream)) | then([&ran] { ++ran; }), source.get_token());
+    on_threads(2, [&](int i) {
+      if (i == 0)
+        operation.start();
+      else
+        source.request_stop();
+    });
+    const bool was_stopped = std::holds_alternative<Stopped>(operation.end());
+    EXPECT_EQ(ran, was_stopped ? 0 : 1);
+    stopped += was_stopped;
+  }
+  EXPECT_TRUE(runs(stream)) << stopped;
 }
 
 TEST_F(Senders, SchedulersCompareAsTheirStreams) {

@@ -111,6 +111,31 @@ int run_kernels() {
   return 0;
 }
 
+/// Four threads start the trace, use one stream and one of their own, and write the file, all at the same time.
+int use_from_threads(const char* file) {
+  const Stream shared{{.name = "shared"}};
+  std::vector<std::thread> all;
+  for (int i = 0; i < 4; ++i)
+    all.emplace_back([&] {
+      if (!Trace::start(file)) std::puts("the trace cannot be started");
+      const Stream own;
+      DeviceBuffer<int> buffer{100, own};
+      for (int round = 0; round < 25; ++round) {
+        const TraceRange range{shared, "of a thread"};
+        fill(own, buffer, round);
+        shared.wait_stream(own);
+        fill(shared, buffer, round);
+        own.wait_stream(shared);
+        if (!Trace::is_on()) std::puts("the trace is off");
+        if (round % 5 == 0 && !Trace::write()) std::puts("the trace cannot be written");
+      }
+      own.synchronize();
+    });
+  for (std::thread& each : all) each.join();
+  shared.synchronize();
+  return 0;
+}
+
 /// Ends while the stream still works.
 int end_while_busy() {
   static Stream stream;
@@ -130,6 +155,7 @@ int main(int argc, char** argv) {
   if (std::strcmp(what, "write") == 0) return write_twice(file);
   if (std::strcmp(what, "again") == 0) return start_again(file);
   if (std::strcmp(what, "kernels") == 0) return run_kernels();
+  if (std::strcmp(what, "threads") == 0) return use_from_threads(file);
   if (std::strcmp(what, "busy") == 0) return end_while_busy();
   work();
   return 0;

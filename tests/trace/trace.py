@@ -6,6 +6,17 @@ import tempfile
 
 from traces import PROGRAM, check_work, expect, load, run, silent, slices
 
+
+def check_threads(events):
+    """Of 4 threads with 25 rounds each."""
+    expect(len(slices(events, 'of a thread', True)) == 100, 'each range of each thread is there once')
+    calls = slices(events, 'fill memory', False)
+    expect(len(calls) == 200, f'{len(calls)} calls of threads')
+    by_thread = [sum(call['tid'] == each for call in calls) for each in {call['tid'] for call in calls}]
+    expect(by_thread == [50] * 4, f'each thread has its calls: {by_thread}')
+    expect(len(slices(events, 'fill memory', True)) == 200, 'and the streams have them')
+
+
 with tempfile.TemporaryDirectory(prefix='runnel-trace-') as folder:
     file = os.path.join(folder, 'a.json')
     silent(run(PROGRAM, 'work', RUNNEL_TRACE=file))
@@ -28,6 +39,10 @@ with tempfile.TemporaryDirectory(prefix='runnel-trace-') as folder:
     done = run(PROGRAM, 'again', file)
     expect(done.stderr.count('cannot be written') == 1 and done.stdout == '', 'a file that cannot be written does not hinder the next')
     check_work(load(file))
+
+    file = os.path.join(folder, 'threads.json')
+    silent(run(PROGRAM, 'threads', file))
+    check_threads(load(file))
 
     silent(run(PROGRAM, 'busy', RUNNEL_TRACE=os.path.join(folder, 'busy-%p.json')))
     (busy,) = [name for name in os.listdir(folder) if name.startswith('busy-')]

@@ -62,19 +62,77 @@ def topic_of(text):
     return found.group(1) if found else None
 
 
-def with_versions(text):
-    """Each comment of a declaration says since when it is there."""
-    lines = text.split('\n')
+def guides_of(topic):
+    """The guides that docs/site/topics.dox names for a topic, then all others that have blocks of code for it."""
+    dox = (ROOT / 'docs/site/topics.dox').read_text()
+    words = re.search(rf'\\defgroup {topic} .*?\*/', dox, re.DOTALL)
+    named = re.findall(r'[\w-]+', words.group(0).partition('Guide')[2]) if words else []
+    pages = [ROOT / f'docs/{name}.md' for name in named]
+    return [page for page in pages if page.exists()]
+
+
+def other_guides(pages):
+    return [page for page in sorted((ROOT / 'docs').glob('*.md')) if page not in pages and page.stem not in ('decisions', 'porting')]
+
+
+def examples_in(pages):
+    """The blocks of C++ of these guides, which tests/lint/doc_examples.py compiles: (the link to the block's heading, the code)."""
+    for page in pages:
+        heading, title = '', ''
+        for part in re.finditer(r'^#+ (?P<words>[^\n]*)$|^```cpp\n(?P<code>.*?)^```$', page.read_text(), re.MULTILINE | re.DOTALL):
+            if part['words']:
+                if not title:
+                    title = part['words']
+                else:
+                    heading = part['words']
+            else:
+                place = f'#{page_label(page)}_{anchor(heading)}' if heading else ''
+                words = f'{title}: {heading}' if heading else title
+                yield f'<a href="{page_label(page)}.html{place}">{words}</a>', part['code']
+
+
+DECLARED = re.compile(r'^(?P<indent> *)(?:friend |static |inline |constexpr |explicit |virtual |\[\[\w+\]\] ?)*'
+                      r'(?:(?:class|struct|enum class|concept|using) (?:\[\[\w+\]\] )?(?P<type>\w+)|[^()=/]*?(?P<call>~?\w+)\()')
+
+
+def use_of(lines, number, owner):
+    """What code looks like that uses the declaration after line `number`, and whether other things have such names too. None: no such code."""
+    for line in lines[number + 1:number + 6]:
+        if re.match(r'\s*(template|requires|///|$)', line):
+            continue
+        found = DECLARED.match(line)
+        if found is None or (found['call'] or '').startswith(('~', 'operator')):
+            return None
+        if found['type']:
+            return rf'\b{found["type"]}\b', False
+        name = found['call']
+        if not found['indent']:
+            return rf'(?<![\w.>]){name}[<(]', False
+        if name == owner:
+            return rf'\b{owner}\b(?:<\w+>)?(?: \w+)?[{{(;]', False
+        return rf'(?:\.|->|\b{owner}::){name}[<(]', len(name) < 8
+    return None
+
+
+def with_versions(text, topic):
+    """Each comment of a declaration says since when it is there, and where an example is: in the topic's guides, else in others."""
+    own = guides_of(topic)
+    near, far = list(examples_in(own)), list(examples_in(other_guides(own)))
+    lines, owner = text.split('\n'), ''
     is_comment = [bool(re.match(r'\s*///(?!<|@\}|\s*@(?:end)?cond)', line)) for line in lines] + [False]
     block = []
     for number, line in enumerate(lines):
+        opened = re.match(r'(?:class|struct) (?:\[\[\w+\]\] )?(\w+)[^;]*\{', line)
+        owner = opened.group(1) if opened else owner
         if not is_comment[number]:
             continue
         block.append(line)
         if is_comment[number + 1]:
             continue
         if not any(word in ' '.join(block) for word in ('\\since', '\\file')):
-            lines[number] += f' \\since {SINCE}'
+            pattern, is_common = use_of(lines, number, owner) or ('(?!)', True)
+            place = next((link for link, code in near + ([] if is_common else far) if re.search(pattern, code)), None)
+            lines[number] += f' \\since {SINCE}' + (f' \\examplein{{{place}}}' if place else '')
         block = []
     return '\n'.join(lines)
 
@@ -84,7 +142,7 @@ def header(path, text):
         text = re.sub(pattern, words, text)
     text = PRIVATE.sub(blank, SPECIALISATIONS.sub(blank, text))
     topic = topic_of(text)
-    text = with_versions(text)
+    text = with_versions(text, topic)
     for pattern, words in SHOWN:
         text = re.sub(pattern, words, text)
     if topic is None:

@@ -46,15 +46,17 @@ enum class CopyResult {
 /// Sets it, for the calling thread.
 void set_default_pageable(Pageable policy) noexcept;
 
-/// `bytes` from `from` to `to`. @throws errc::invalid_argument for null with a size and for ranges that overlap in part.
+/// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Returns what was done.
+/// @throws errc::invalid_argument for null with a size and for ranges that overlap in part; for pageable memory errc::not_permitted if
+/// `policy` refuses it, and errc::capture in a capture
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable());
 /// On the current stream.
 inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable()) {
   return copy_bytes(current_stream(), to, from, bytes, policy);
 }
 
-/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. @throws errc::invalid_argument also for
-/// a pitch below the width and for sizes that overflow.
+/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side.
+/// @throws as copy_bytes(); errc::invalid_argument also for a pitch below the width and for sizes that overflow
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                    std::size_t height, Pageable policy = default_pageable());
 /// On the current stream.
@@ -86,11 +88,14 @@ inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitche
   return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, policy);
 }
 
-/// Sets `bytes` bytes at `to`.
+/// Sets `bytes` bytes at `to`, in any memory, to `value`. 0 bytes are nothing to do.
+/// @throws errc::invalid_argument for null with a size, errc::capture for pageable memory in a capture, errc::peer_access for memory of a
+/// device that the stream's cannot reach
 void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes);
 /// On the current stream.
 inline void fill_bytes(void* to, unsigned char value, std::size_t bytes) { fill_bytes(current_stream(), to, value, bytes); }
-/// Sets `height` rows of `width` bytes.
+/// Sets `height` rows of `width` bytes to `value`; row i starts i * pitch bytes after the first. @throws as fill_bytes();
+/// errc::invalid_argument also for a pitch below the width and for sizes that overflow
 void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height);
 /// On the current stream.
 inline void fill_2d(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height) {
@@ -117,7 +122,8 @@ void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, co
 }  // namespace detail
 
 /// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever. A view
-/// may be a temporary, but not a container, which would end before the copy.
+/// may be a temporary, but not a container, which would end before the copy. Returns what was done.
+/// @throws as copy_bytes(); errc::invalid_argument for sizes that differ
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
   using T = detail::element_of<To>;
@@ -131,7 +137,8 @@ CopyResult copy(To&& to, From&& from) {
   return runnel::copy(current_stream(), std::forward<To>(to), std::forward<From>(from));
 }
 
-/// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if there is no such element
+/// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if there is no such element, and what
+/// fill_bytes() throws
 template <detail::Filled To>
 void set(StreamRef stream, To&& to, std::size_t index, const std::type_identity_t<detail::element_of<To>>& value) {
   detail::require_index(index, std::size(to));
@@ -149,7 +156,7 @@ requires detail::memory_range<From> && std::is_trivially_copyable_v<T>
   return std::bit_cast<T>(bytes);
 }
 
-/// Sets every element of `to` to `value`.
+/// Sets every element of `to` to `value`, which may end at once. @throws as fill_bytes()
 template <detail::Filled To>
 void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
   using T = detail::element_of<To>;

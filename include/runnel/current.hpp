@@ -42,7 +42,7 @@ extern thread_local constinit CurrentStream current;
 /// StreamRef::use().
 void set_current_stream(StreamRef stream);
 
-/// Waits for the current stream.
+/// Waits for the current stream. @throws as StreamRef::synchronize()
 inline void synchronize() { current_stream().synchronize(); }
 ///@{ As StreamRef::synchronize_for() and synchronize_until() of the current stream.
 template <class Rep, class Period>

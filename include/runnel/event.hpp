@@ -42,13 +42,15 @@ class EventBase {
   EventBase& operator=(EventBase&& other) noexcept;
 
   /// Records everything submitted to `stream` so far, in place of what the event recorded before. The event may be recorded on a stream of
-  /// another device than before.
+  /// another device than before. @throws errc::invalid_argument for a stream of another device, if other processes share the event
   void record(StreamRef stream);
   /// The same, on the current stream.
   void record() { record(current_stream()); }
-  /// True when the recorded work has completed, or nothing was recorded.
+  /// True when the recorded work has completed, or nothing was recorded. Throws an error of earlier work.
+  /// @throws errc::capture if the event was recorded in a capture: it marks a place in a graph
   [[nodiscard]] bool query() const;
   /// Waits until the recorded work has completed: all that was submitted to the stream before the record, and nothing else.
+  /// @throws as query(); errc::not_permitted inside a host function
   void synchronize() const;
   /// The same, but throws nothing: clears the code, or sets it.
   void synchronize(std::error_code& code) const noexcept { set_by_synchronize(code, *this); }

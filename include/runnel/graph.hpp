@@ -52,6 +52,7 @@ class Graph {
   /// Captures `work()` on the stream as `capture()` does, in place of the old work. True if the runtime could give the new arguments to the
   /// graph that it has, which is several times faster than to make a new one: the same operations in the same order, with other addresses,
   /// sizes, values or host functions. Launches under way keep the old work.
+  /// @throws as capture(); errc::invalid_argument for a stream of another device
   template <std::invocable F>
   bool update(StreamRef stream, F&& work);
 

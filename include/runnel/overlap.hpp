@@ -112,7 +112,8 @@ class OverlapError : public Error, public std::nested_exception {
 
 /// The rule of `OverlapStrategy::automatic`. B, if the device has two copy engines, more than one chunk is in flight, a chunk is large
 /// enough (1 MiB, in and out) to be worth the events between three streams, and no range is in pageable memory. A otherwise: threads stage
-/// the copies of pageable memory, and several streams at once keep those threads busier. `chunk_bytes`: bytes of a chunk, in and out.
+/// the copies of pageable memory, and several streams at once keep those threads busier. `chunk_bytes`: bytes of a chunk, in and out;
+/// `in_flight`: chunks on the device at once.
 [[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory);
 
 namespace detail {

@@ -31,7 +31,8 @@ struct OverlapRows {
 };
 
 /// A range whose items are rows of `width` elements, such as the rows of an image or the records of a table. A row is never split between
-/// chunks, and chunks and halos are counted in rows. As an output: `width` elements for every item of the input.
+/// chunks, and chunks and halos are counted in rows. As an output: `width` elements for every item of the input. overlap() throws
+/// errc::invalid_argument for a width of 0, and for an input that is no whole number of rows.
 template <detail::memory_range R>
 [[nodiscard]] auto by_rows(R&& range, std::size_t width) {
   return OverlapRows<detail::element_of<R>>{{std::data(range), std::size(range)}, width};

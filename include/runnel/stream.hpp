@@ -68,7 +68,7 @@ enum class Ownership {
 
 /// A view of a stream: it copies freely and owns nothing. Using a view after its stream was destroyed throws `errc::invalid_handle`, even
 /// if the runtime gave the same handle to a new stream. Unless it says otherwise, a member throws `errc::not_permitted` inside a host
-/// function, never waits, and leaves the current device as it found it.
+/// function, never waits, and leaves the current device as it found it. In a capture, queries and waits throw errc::capture.
 class StreamRef {
  public:
   /// @cond
@@ -80,11 +80,10 @@ class StreamRef {
   /// errc::invalid_argument.
   [[nodiscard]] static StreamRef per_thread_default(Device device);
 
-  ///@{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 mean what they mean to the vendors: 0 and 1
-  /// the
-  /// device's default stream, 2 the calling thread's own. All views and Stream objects of one handle are one stream. The view of a Stream's
-  /// handle ends with that Stream. Any other view does not end by itself: do not use it once the other code has destroyed its stream
-  /// (ForeignStream keeps the owner alive). Without a device the runtime is asked for it; 0, 1 and 2 are of the current device then.
+  ///@{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 mean what they mean to the vendors: 0 and
+  /// 1 the device's default stream, 2 the calling thread's own. All views and Stream objects of one handle are one stream. The view of a
+  /// Stream's handle ends with that Stream. Any other view does not end by itself: do not use it once the other code has destroyed its
+  /// stream (ForeignStream keeps the owner alive). Without a device the runtime is asked for it; 0, 1 and 2 are of the current device then.
   /// @throws errc::invalid_argument for another device's handle, errc::not_supported if the runtime cannot tell the device
   [[nodiscard]] static StreamRef from_native(native::stream handle, Device device);
   [[nodiscard]] static StreamRef from_native(native::stream handle);
@@ -241,7 +240,8 @@ class Stream : public StreamRef {
   Stream() : Stream(StreamOptions{}) {}
   /// A stream of the current device.
   explicit Stream(StreamOptions options) : Stream(Device::current(), options) {}
-  /// A stream of `device`, which does not become current.
+  /// A stream of `device`, which does not become current. @throws errc::no_device, errc::invalid_device; errc::invalid_argument for a
+  /// partition of another device
   explicit Stream(Device device, StreamOptions options = {});
   /// @cond
   explicit Stream RUNNEL_REFUSED("write Stream{Device{n}} for device n, or Stream{{.priority = n}} for a priority", int);

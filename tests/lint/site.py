@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doxygen writes the site (docs/Doxyfile) without warnings, so every public name is documented. Each link within the site leads to a file
-and a place that are there, each guide is found by the search, each header is in a topic, and no signature shows a name of detail."""
+and a place that are there, each guide is found by the search, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
+detail."""
 import html.parser
+import importlib.util
 import os
 import pathlib
 import re
@@ -76,6 +78,20 @@ def hidden_names(pages):
                 yield f'{name}: {found}: docs/site/filter.py does not know what to show in its place'
 
 
+def without_example():
+    """Topics in which nothing leads to a block of code of a guide (docs/site/filter.py)."""
+    spec = importlib.util.spec_from_file_location('filter', repository.ROOT / 'docs/site/filter.py')
+    of_site = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(of_site)
+    topics = {}
+    for path in sorted((repository.ROOT / 'include/runnel').glob('*.hpp')):
+        text = path.read_text()
+        topic = of_site.topic_of(text)
+        topics[topic] = topics.get(topic, 0) + of_site.header(path, text).count('\\examplein{')
+    print('examples in guides: ' + ', '.join(f'{topic} {count}' for topic, count in topics.items() if topic))
+    yield from (f'docs/site/topics.dox: {topic}: no function has an example in a guide' for topic, count in topics.items() if topic and not count)
+
+
 def main():
     if shutil.which('doxygen') is None:
         repository.skip('doxygen is not installed')
@@ -83,7 +99,7 @@ def main():
         complaints = write(written)
         folder = pathlib.Path(written) / 'html'
         pages = {path.name: Page(path.read_text()) for path in folder.glob('*.html')}
-        complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *without_topic(), *hidden_names(pages)]
+        complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *without_topic(), *without_example(), *hidden_names(pages)]
     print(f'{len(pages)} pages, {sum(len(page.targets) for page in pages.values())} links')
     repository.finish(complaints if pages else complaints + ['doxygen wrote no page'])
 

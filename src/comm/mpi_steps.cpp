@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -300,7 +301,7 @@ void run_step(CommunicatorState& state, const Transfer& step) {
 
 }  // namespace
 
-void run_in_mpi(CommunicatorState& state, std::span<const Transfer> steps) {
+void run_in_mpi(CommunicatorState& state, std::span<const Transfer> steps) try {
   state.check();
   for (const Transfer& step : steps) {
     const Blocks blocks = blocks_of(state, step);
@@ -322,6 +323,9 @@ void run_in_mpi(CommunicatorState& state, std::span<const Transfer> steps) {
     if (parts.empty()) return;
     run_together(state, parts);
   }
+} catch (const std::bad_alloc&) {  // of this library's own: the other processes go on with this operation, and this one cannot
+  state.break_with(errc::out_of_memory, operation_of(steps.front().verb), "there was no memory to run it");
+  throw;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

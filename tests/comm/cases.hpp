@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <functional>
 #include <runnel/communicator.hpp>
 #include <runnel/mpi.hpp>
 #include <runnel/runnel.hpp>

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory or threads run out while an operation is enqueued, and several threads enqueue.
+#include <latch>
+#include <new>
+
+#include "cases.hpp"
+
+namespace comm {
+namespace {
+using namespace runnel;
+
+class CommFaults : public Communicators {
+ protected:
+  /// Whether it is so in any process.
+  [[nodiscard]] static bool any_process(bool here) {
+    int found = here ? 1 : 0;
+    MPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return found != 0;
+  }
+  /// Whether the call says that there is no memory. The program's own allocations throw a plain std::bad_alloc.
+  template <class F>
+  [[nodiscard]] static bool without_memory(F f) {
+    try {
+      f();
+      return false;
+    } catch (const std::bad_alloc&) {
+      return true;
+    }
+  }
+  /// All processes fail at the same place. Either nothing was enqueued, and the next attempt works; or the communicator is broken, and says
+  /// so.
+  void expect_whole_or_broken(const std::function<void(const Communicator&)>& enqueue) {
+    bool happened = true;
+    for (long number = 1; happened && number < 100; ++number) {
+      SCOPED_TRACE(number);
+      const Communicator brief{mpi::world(), {.timeout = std::chrono::milliseconds{300}}};
+      bool found = false;
+      {
+        const conformance::AllocationFault fault{number};
+        found = without_memory([&] { enqueue(brief); });
+        happened = fault.happened();
+      }
+      if (found) {
+        const std::error_code broken = code_of([&] { brief.check(); });
+        if (broken) {
+          EXPECT_TRUE(broken == errc::communicator_broken || broken == errc::out_of_memory) << broken;
+        } else {
+          enqueue(brief);
+        }
+      }
+      // The fault may have met the operation itself, or another process, so that this one was alone.
+      std::error_code end;
+      stream.synchronize(end);
+      const bool is_broken = static_cast<bool>(code_of([&] { brief.check(); }));
+      EXPECT_TRUE(!end || is_broken);
+      EXPECT_TRUE(!is_broken || end || found);
+      static_cast<void>(without_memory([&] { static_cast<void>(code_of([&] { stream.synchronize(); })); }));
+      happened = any_process(happened);
+    }
+    EXPECT_FALSE(happened) << "100 allocations for one operation";
+  }
+};
+
+TEST_F(CommFaults, WithoutMemoryAnOperationIsEnqueuedOrNot) {
+  if (!conformance::streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
+  DeviceBuffer<int> values{1000, stream}, others{1000, stream};
+  expect_whole_or_broken([&](const Communicator& c) { c.all_reduce(stream, values); });
+  if (size > 1)
+    expect_whole_or_broken([&](const Communicator& c) {
+      c.group(stream, [&](Communicator::Group& group) {
+        group.send(values, (rank + 1) % size);
+        group.receive(others, (rank + size - 1) % size);
+      });
+    });
+}
+
+TEST_F(CommFaults, ThreadsOfAProcessMayEnqueueAtTheSameTime) {
+  const Communicator own = all.split(rank);
+  constexpr int rounds = 50;
+  conformance::on_threads(4, [&](int i) {
+    const Stream mine;
+    DeviceBuffer<int> values{1000, mine};
+    for (int round = 0; round < rounds; ++round) {
+      fill(mine, values, 4 * round + i);
+      own.all_reduce(mine, values);
+      std::vector<int> found(values.size());
+      copy(mine, found, values);
+      mine.synchronize();
+      EXPECT_EQ(found, std::vector<int>(values.size(), 4 * round + i));
+    }
+  });
+}
+
+TEST_F(CommFaults, CommunicatorsComeAndGo) {
+  DeviceBuffer<int> values{100, stream};
+  for (int round = 0; round < 30; ++round) {
+    const Communicator brief{mpi::world(), {.concurrent = round % 2 == 1}};
+    const Communicator part = brief.split(round % 3);
+    fill(stream, values, 1);
+    part.all_reduce(stream, values);
+    brief.broadcast(stream, values, round % size);
+  }
+  EXPECT_EQ(on_host(values), std::vector<int>(100, size));
+}
+
+}  // namespace
+}  // namespace comm

@@ -2,8 +2,8 @@
 /// Operations on memory of a GPU: from the device into pinned memory, through MPI, and back, in pieces that follow each other through a
 /// ring.
 ///
-/// The stream and a thread that calls MPI tell each other by two numbers in pinned memory how far they are. So no host function is used,
-/// which a runtime may run one at a time, and the calling thread waits for nothing.
+/// The stream and a thread that calls MPI tell each other by two numbers in pinned memory how far they are, and the calling thread waits
+/// for nothing. Only where streams cannot wait for numbers, host functions do, which a runtime may run one at a time.
 #include "comm/state.hpp"
 
 #include "base/polling.hpp"
@@ -17,8 +17,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
-#include <numeric>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -31,6 +29,13 @@ constexpr std::size_t slot_bytes = std::size_t{4} << 20;     // of an operation 
 constexpr std::size_t message_bytes = std::size_t{1} << 19;  // of a send or a receive: the same on both sides, whatever else is in a group
 
 [[nodiscard]] bool has_reached(std::uint32_t number, std::uint32_t goal) noexcept { return static_cast<std::int32_t>(number - goal) >= 0; }
+
+/// Holds the calling thread.
+template <class F>
+void hold_until(F done) {
+  while (!poll_until(sync::Clock::now() + std::chrono::seconds{1}, done)) {
+  }
+}
 
 /// How a step goes through a slot: `width` elements of each block at a time.
 struct Route {
@@ -119,6 +124,10 @@ class Stager : public std::enable_shared_from_this<Stager> {
   void run_piece(const Job& job, std::size_t piece);
   void hand_over(Job job);
   void enqueue_pieces(const Job& job);
+  ///@{ In the stream: makes later work wait for MPI, and tells MPI's thread.
+  void enqueue_wait(const Job& job, std::uint32_t number);
+  void enqueue_ready(const Job& job, std::uint32_t number);
+  ///@}
 
   ///@{ Numbers of pieces: the stream has copied so many into the ring, and MPI has finished so many.
   [[nodiscard]] std::uint32_t* ready() noexcept { return numbers_.data(); }
@@ -198,8 +207,7 @@ void Stager::run_piece(const Job& job, std::size_t piece) {
   const std::uint32_t goal = job.first + static_cast<std::uint32_t>(piece) + 1;
   const sync::AtomicRef<std::uint32_t> number{*ready()};
   const auto is_ready = [&] { return has_reached(number.load(std::memory_order_acquire), goal) || job.state->is_broken(); };
-  while (!poll_until(sync::Clock::now() + std::chrono::seconds{1}, is_ready)) {
-  }
+  hold_until(is_ready);
   job.state->check();
   std::vector<Transfer> steps;
   for (const Route& route : job.routes)
@@ -221,20 +229,34 @@ void Stager::run(const Job& job) noexcept {
   }
 }
 
+void Stager::enqueue_wait(const Job& job, std::uint32_t number) {
+  if (job.stream.device().has_stream_memory_operations()) return job.stream.wait_value(finished(), number);
+  job.stream.launch_host_func([self = shared_from_this(), number] {
+    const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
+    hold_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); });
+  });
+}
+
+void Stager::enqueue_ready(const Job& job, std::uint32_t number) {
+  if (job.stream.device().has_stream_memory_operations()) return job.stream.write_value(ready(), number);
+  job.stream.launch_host_func(
+      [self = shared_from_this(), number] { sync::AtomicRef<std::uint32_t>{*self->ready()}.store(number, std::memory_order_release); });
+}
+
 void Stager::enqueue_pieces(const Job& job) {
   const StreamRef stream = job.stream;
-  const auto wait_for = [&](std::size_t piece) { stream.wait_value(finished(), job.first + static_cast<std::uint32_t>(piece) + 1); };
+  const auto number_of = [&](std::size_t piece) { return job.first + static_cast<std::uint32_t>(piece) + 1; };
   // No slot is in use: the operation before has waited for all of its pieces, and this one comes after it.
   for (std::size_t piece = 0; piece < job.pieces + slots; ++piece) {
     if (piece >= slots) {
-      wait_for(piece - slots);
+      enqueue_wait(job, number_of(piece - slots));
       for (const Route& route : job.routes)
         if (route.has(piece - slots)) route.copy_out(stream, slot(job, piece - slots), piece - slots);
     }
     if (piece >= job.pieces) continue;
     for (const Route& route : job.routes)
       if (route.has(piece)) route.copy_in(stream, slot(job, piece), piece);
-    stream.write_value(ready(), job.first + static_cast<std::uint32_t>(piece) + 1);
+    enqueue_ready(job, number_of(piece));
   }
 }
 
@@ -261,8 +283,6 @@ void Stager::enqueue(const std::shared_ptr<CommunicatorState>& state, StreamRef 
 }
 
 void enqueue_staged(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps) {
-  if (!stream.device().has_stream_memory_operations())
-    throw_error(errc::not_supported, operation_of(steps.front().verb), "this device's streams cannot wait for a number in memory");
   const std::lock_guard lock{state->stager_lock};
   if (state->stager == nullptr) state->stager = std::make_shared<Stager>();
   state->stager->enqueue(state, stream, steps);

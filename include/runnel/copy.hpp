@@ -106,9 +106,8 @@ namespace detail {
 /// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs a call.
 template <class R>
 [[nodiscard]] constexpr std::optional<MemoryKind> kind_by_type() noexcept {
-  constexpr const MemoryKind* kind = kind_of_range<std::remove_cvref_t<R>>();
-  if constexpr (kind != nullptr)
-    return *kind;
+  if constexpr (requires { std::remove_cvref_t<R>::memory_kind; })
+    return std::remove_cvref_t<R>::memory_kind;
   else
     return std::nullopt;
 }

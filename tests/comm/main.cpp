@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators, in several processes: mpirun -n 4 comm_tests. Each process runs the same cases in the same order. Only the first one
 // prints what passes.
+#include <cstdlib>
+
 #include "cases.hpp"
 
+namespace runnel::inline RUNNEL_ABI::detail {
+extern constinit std::size_t most_elements_in_mpi;  // the library's
+}
+
+/// With --most=N the library gives MPI at most N elements at a time, as it does with 2^30 of them else.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (argc > 1) runnel::detail::most_elements_in_mpi = std::strtoul(argv[1] + sizeof "--most=" - 1, nullptr, 10);
   int level = 0, rank = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -98,6 +98,7 @@ need_consumers() {
 need_mpi() {
   need libopenmpi-dev has_library mpi-c
   need openmpi-bin command -v mpirun
+  install_missing
 }
 
 need_linters() {

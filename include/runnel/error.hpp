@@ -29,7 +29,6 @@ enum class errc {
   unwritable_destination,  ///< the bytes to copy could not be written
   pool_exhausted,          ///< a pool reached its limit
   function_failed,         ///< a function of the caller's threw: a host function, or one given to overlap(), see `OverlapError`
-  peer_lost,               ///< another process of a communicator has ended
   timed_out,               ///< an operation of a communicator took longer than its timeout
   communicator_broken,     ///< the communicator failed before, or just now
   unknown                  ///< the runtime gave a number that runnel does not know

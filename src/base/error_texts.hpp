@@ -15,7 +15,7 @@ struct ErrorText {
 };
 
 /// By code: the first row belongs to the code 1.
-inline constexpr std::array<ErrorText, 21> error_texts{{
+inline constexpr std::array<ErrorText, 20> error_texts{{
     {"no_device", "there is no device"},
     {"invalid_device", "there is no such device"},
     {"invalid_argument", "an argument is not valid"},
@@ -33,7 +33,6 @@ inline constexpr std::array<ErrorText, 21> error_texts{{
     {"unwritable_destination", "the destination cannot be written"},
     {"pool_exhausted", "the pool is exhausted"},
     {"function_failed", "a function failed"},
-    {"peer_lost", "another process was lost"},
     {"timed_out", "the time ran out"},
     {"communicator_broken", "the communicator is broken"},
     {"unknown", "unknown error"},

@@ -129,7 +129,7 @@ inline bool read_activity(const void* record, backend::Activity& activity) noexc
   return true;
 }
 
-/// CUPTI hands over records, on a thread of its own or within a flush.
+/// CUPTI calls this with a buffer of records, on its own thread or while it is flushed.
 inline void take_activity_buffer(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) noexcept {
   const Collection& all = cuda_collection;
   std::array<backend::Activity, 128> some;

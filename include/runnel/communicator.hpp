@@ -49,7 +49,7 @@ struct CommunicatorOptions {
 /// of device or managed memory, which live until the stream has passed, as for a copy.
 ///
 /// A failure breaks the communicator: the next `synchronize()` of the stream throws the error, as it throws an exception of a host
-/// function, and later calls throw errc::communicator_broken. Wrong arguments are refused before anything is enqueued. Every member may
+/// function, and every later call throws it again. Wrong arguments are refused before anything is enqueued. Every member may
 /// throw errc::invalid_handle for a moved-from communicator, errc::capture for a stream that is being captured, and errc::not_permitted
 /// inside a host function. Calls of several threads are safe; but to call in the same order everywhere is up to the program.
 class Communicator {

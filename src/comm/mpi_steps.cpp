@@ -309,9 +309,9 @@ void run_in_mpi(CommunicatorState& state, std::span<const Transfer> steps) try {
     sync::writes(step.out, blocks.out * blocks.count * step.element_size);
   }
   if (state.options.checked && !is_message(steps.front().verb)) compare_arguments(state, steps.front());
+  if (steps.size() == 1) return run_step(state, steps.front());
   const bool fits =
       std::all_of(steps.begin(), steps.end(), [&](const Transfer& step) { return blocks_of(state, step).count <= most_of(step); });
-  if (steps.size() == 1) return run_step(state, steps.front());
   if (fits) return run_together(state, steps);
   // Part i of each message belongs to part i of the message on the other side.
   for (std::size_t part = 0;; ++part) {

@@ -102,6 +102,7 @@ struct Job {
   std::uint32_t first;  // number of the first piece
   StreamRef stream;
   std::uint64_t epoch;
+  bool waits_for_numbers;  // else host functions wait
 };
 
 }  // namespace
@@ -230,7 +231,7 @@ void Stager::run(const Job& job) noexcept {
 }
 
 void Stager::enqueue_wait(const Job& job, std::uint32_t number) {
-  if (job.stream.device().has_stream_memory_operations()) return job.stream.wait_value(finished(), number);
+  if (job.waits_for_numbers) return job.stream.wait_value(finished(), number);
   job.stream.launch_host_func([self = shared_from_this(), number] {
     const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
     hold_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); });
@@ -238,7 +239,7 @@ void Stager::enqueue_wait(const Job& job, std::uint32_t number) {
 }
 
 void Stager::enqueue_ready(const Job& job, std::uint32_t number) {
-  if (job.stream.device().has_stream_memory_operations()) return job.stream.write_value(ready(), number);
+  if (job.waits_for_numbers) return job.stream.write_value(ready(), number);
   job.stream.launch_host_func(
       [self = shared_from_this(), number] { sync::AtomicRef<std::uint32_t>{*self->ready()}.store(number, std::memory_order_release); });
 }
@@ -269,7 +270,7 @@ void Stager::enqueue(const std::shared_ptr<CommunicatorState>& state, StreamRef 
   for (const Route& route : routes) pieces = std::max(pieces, route.pieces());
   const std::uint64_t epoch = live_slot(stream).completions.load(std::memory_order_relaxed);
   numbers_.record_use(stream);
-  const Job job{state, ring_, std::move(routes), pieces, next_, stream, epoch};
+  const Job job{state, ring_, std::move(routes), pieces, next_, stream, epoch, stream.device().has_stream_memory_operations()};
   hand_over(job);
   next_ += static_cast<std::uint32_t>(pieces);
   try {

@@ -91,6 +91,12 @@ def examples_in(pages):
                 yield f'<a href="{page_label(page)}.html{place}">{words}</a>', part['code']
 
 
+def programs():
+    """The examples, those first that show members which no guide needs: (the link to the program's page, the code)."""
+    for path in sorted((ROOT / 'examples').rglob('*.cpp'), key=lambda path: (path.parent.name != 'members', path)):
+        yield f'<a href="{example_page(path)}">{path.relative_to(ROOT).as_posix()}</a>', path.read_text()
+
+
 DECLARED = re.compile(r'^(?P<indent> *)(?:friend |static |inline |constexpr |explicit |virtual |\[\[\w+\]\] ?)*'
                       r'(?:(?:class|struct|enum class|concept|using) (?:\[\[\w+\]\] )?(?P<type>\w+)|[^()=/]*?(?P<call>~?\w+)\()')
 
@@ -106,7 +112,7 @@ def use_of(lines, number, owner):
         if found['type']:
             return rf'\b{found["type"]}\b', False
         name = found['call']
-        if not found['indent']:
+        if not found['indent'] or ' friend ' in line:
             return rf'(?<![\w.>]){name}[<(]', False
         if name == owner:
             return rf'\b{owner}\b(?:<\w+>)?(?: \w+)?[{{(;]', False
@@ -115,9 +121,10 @@ def use_of(lines, number, owner):
 
 
 def with_versions(text, topic):
-    """Each comment of a declaration says since when it is there, and where an example is: in the topic's guides, else in others."""
+    """Each comment of a declaration says since when it is there, and where an example is: in the topic's guides, else in others, else in a
+    program."""
     own = guides_of(topic)
-    near, far = list(examples_in(own)), list(examples_in(other_guides(own)))
+    near, far, shown = list(examples_in(own)), list(examples_in(other_guides(own))), list(programs())
     lines, owner = text.split('\n'), ''
     is_comment = [bool(re.match(r'\s*///(?!<|@\}|\s*@(?:end)?cond)', line)) for line in lines] + [False]
     block = []
@@ -132,6 +139,9 @@ def with_versions(text, topic):
         if not any(word in ' '.join(block) for word in ('\\since', '\\file')):
             pattern, is_common = use_of(lines, number, owner) or ('(?!)', True)
             place = next((link for link, code in near + ([] if is_common else far) if re.search(pattern, code)), None)
+            # Other things have common names, too: a program that shows this one also names its class.
+            named = rf'\b{owner.removesuffix("Base").removesuffix("Ref")}' if is_common else ''
+            place = place or next((link for link, code in shown if re.search(pattern, code) and re.search(named, code)), None)
             lines[number] += f' \\since {SINCE}' + (f' \\examplein{{{place}}}' if place else '')
         block = []
     return '\n'.join(lines)

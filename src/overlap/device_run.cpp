@@ -97,21 +97,25 @@ void DeviceRun::allocate_on_device() {
       chunk.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes), stream);
     if (plan_.has_output()) chunk.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
     if (plan_.output.filtered) chunk.count.emplace(1, stream);
-    if (n == 0) start_first_copy();
+    start_copy(n);
   }
 }
 
-/// Enqueues the first copy of a run between ranges before the other buffers are allocated. If a pool has given its memory back, that takes
-/// about a millisecond. submit() does the rest of the chunk.
-void DeviceRun::start_first_copy() noexcept try {
-  OverlapPlace& here = places_[0];
-  const std::size_t first = index_ * plan_.chunk;
-  if (plan_.needs_host() || plan_.staged || here.marks != nullptr || first >= *plan_.items) return;
-  first_copy_started_ = true;
-  here.chunk.emplace(plan_.describe(index_, first, *plan_.items));
-  copy_in(here, buffers_[0], steps_of(0).in);
+/// Enqueues the copy in of the n-th chunk of a run between ranges as soon as the chunk has its memory: to allocate the other buffers takes
+/// about a millisecond if a pool has given its memory back. submit() does the rest of the chunk.
+void DeviceRun::start_copy(std::size_t n) noexcept try {
+  OverlapPlace& here = places_[n];
+  const std::size_t chunk = index_ + n * plan_.devices.size();
+  const std::size_t first = chunk * plan_.chunk;
+  // Two chunks of one stream go one after the other.
+  const bool has_own_stream = by_step_ || n < streams_.size();
+  if (plan_.needs_host() || plan_.staged || here.marks != nullptr || !has_own_stream || first >= *plan_.items) return;
+  if (start_error_ != nullptr) return;
+  copies_started_ = n + 1;
+  here.chunk.emplace(plan_.describe(chunk, first, *plan_.items));
+  copy_in(here, buffers_[n], steps_of(n).in);
 } catch (...) {
-  first_copy_error_ = std::current_exception();
+  start_error_ = std::current_exception();
 }
 
 void DeviceRun::allocate_on_host() {
@@ -239,10 +243,10 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   if (before != nullptr && by_step_) step.in.wait_event(before->computed);
   if (before != nullptr && !by_step_ && steps_of(n - buffers_.size()).in != step.in) step.in.wait_event(before->returned);
   record_mark(here.marks, &Marks::arriving, step.in);
-  if (n != 0 || !first_copy_started_)
+  if (n >= copies_started_)
     copy_in(here, buffers, step.in);
-  else if (first_copy_error_ != nullptr)
-    std::rethrow_exception(first_copy_error_);
+  else if (n + 1 == copies_started_ && start_error_ != nullptr)
+    std::rethrow_exception(start_error_);
   record_mark(here.marks, &Marks::arrived, step.in);
 
   if (by_step_) {

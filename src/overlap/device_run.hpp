@@ -90,7 +90,7 @@ class DeviceRun {
   void make_events(bool record_times);
   void allocate();
   void allocate_on_device();
-  void start_first_copy() noexcept;
+  void start_copy(std::size_t n) noexcept;
   void allocate_on_host();
   void release() noexcept;
   void match_clocks(OverlapClock::time_point start);
@@ -111,9 +111,9 @@ class DeviceRun {
   std::vector<ChunkBuffers> buffers_;
   std::vector<OverlapPlace> places_;
   TimedEvent zero_;
-  std::chrono::nanoseconds zero_at_{};   // the host's time of `zero_`, since the start of the run
-  std::exception_ptr first_copy_error_;  // reported by submit()
-  bool first_copy_started_ = false;
+  std::chrono::nanoseconds zero_at_{};  // the host's time of `zero_`, since the start of the run
+  std::size_t copies_started_ = 0;      // chunks that start_copy() has enqueued a copy for
+  std::exception_ptr start_error_;      // of the last of them; submit() throws it
   bool finished_ = false;
 };
 

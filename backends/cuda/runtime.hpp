@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "activities.hpp"
+#include "current_device.hpp"
 #include "driver_functions.hpp"
 #include "graph_functions.hpp"
 #include "green_contexts.hpp"
@@ -54,7 +55,7 @@ inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSuppor
 inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
 inline constexpr int hardware_queues_default = 8;
 inline constexpr auto get_device_count = &cudaGetDeviceCount;
-inline constexpr auto get_device = &cudaGetDevice;
+inline constexpr auto get_device = &cuda_get_device;
 inline constexpr auto set_device = &cudaSetDevice;
 // The runtime has no call for the name alone.
 inline error device_name(char* text, std::size_t size, int device) noexcept {

@@ -38,6 +38,7 @@ class Calls : public testing::Test {
 
 TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   if (CUDART_VERSION < 12080) GTEST_SKIP() << "this version has no call for a batch";
+  if (Device::count() > 1) GTEST_SKIP() << "with several devices the library asks of which one each address is";
   constexpr std::size_t count = 64, size = 100;
   const Stream stream;
   const PinnedBuffer<int> from{count * size};
@@ -52,6 +53,41 @@ TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   EXPECT_EQ(calls_of_first(count), calls_of_first(2));
   EXPECT_GE(calls_of_first(2), 1);
   stream.synchronize();
+}
+
+TEST_F(Calls, AGuardAsksForTheCurrentDeviceOnceOnEachWay) {
+  if (Device::count() < 2) GTEST_SKIP() << "with one device nothing is asked";
+  const Stream stream;
+  Device::current().use();  // has a context, which the driver then names
+  static_cast<void>(Device::current());
+  EXPECT_EQ(calls_of([&] { const StreamGuard with{stream}; }), 2);
+}
+
+TEST(ForeignDevices, TheDeviceThatOtherCodeMakesCurrentIsSeen) {
+  if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
+  const Device first{0}, second{1};
+  const Stream on_first{first}, on_second{second};
+  for (int i = 0; i < 3; ++i) {
+    for (const Device there : {first, second}) {
+      ASSERT_EQ(cudaSetDevice(there.ordinal()), cudaSuccess);
+      EXPECT_EQ(Device::current(), there);
+      for (const Stream* stream : {&on_first, &on_second}) {
+        const StreamGuard with{*stream};
+        EXPECT_EQ(with.original_device(), there);
+        int device = -1;
+        ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+        EXPECT_EQ(device, stream->device().ordinal());
+      }
+      EXPECT_EQ(Device::current(), there);
+      {
+        const StreamGuard with{on_first};
+        ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+      }
+      int device = -1;
+      ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+      EXPECT_EQ(device, there.ordinal()) << "a guard restores the device that other code changed";
+    }
+  }
 }
 
 /// Other code destroys its stream, and the runtime gives the handle to a Stream.

@@ -104,6 +104,7 @@ vendor::Error API(SetDevice)(int device) {
   return call([&](Lock&) {
     if (!exists(device)) return vendor::invalid_device;
     this_thread().device = device;
+    this_thread().has_context = true;
     return vendor::ok;
   });
 }

@@ -182,6 +182,33 @@ int pop(void** context) {
   return vendor::ok;
 }
 
+int current_context(void** context) {
+  const auto body = [&](Lock&) -> int {
+    const bool has_primary = this_thread().has_context;
+    const std::uintptr_t primary = has_primary ? static_cast<std::uintptr_t>(this_thread().device) + 1 : 0;
+    *context = reinterpret_cast<void*>(contexts.empty() ? primary : contexts.back());
+    return vendor::ok;
+  };
+  return driver_call(body, "cuCtxGetCurrent");
+}
+
+int state_of_primary(int, unsigned int* flags, int* active) {
+  *flags = 0;
+  *active = 1;
+  return vendor::ok;
+}
+
+int retain_primary(void** context, int device) {
+  const auto body = [&](Lock&) -> int {
+    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
+    *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(device) + 1);
+    return vendor::ok;
+  };
+  return driver_call(body, "cuDevicePrimaryCtxRetain");
+}
+
+int release_primary(int) { return vendor::ok; }
+
 int context_device(int* device) {
   if (contexts.empty()) return vendor::no_context;
   *device = static_cast<int>(contexts.back()) - 1;
@@ -207,6 +234,10 @@ void* find(std::string_view name) {
   if (name == "cuCtxPushCurrent") return address(&push);
   if (name == "cuCtxPopCurrent") return address(&pop);
   if (name == "cuCtxGetDevice") return address(&context_device);
+  if (name == "cuCtxGetCurrent") return address(&current_context);
+  if (name == "cuDevicePrimaryCtxGetState") return address(&state_of_primary);
+  if (name == "cuDevicePrimaryCtxRetain") return address(&retain_primary);
+  if (name == "cuDevicePrimaryCtxRelease") return address(&release_primary);
   return nullptr;
 }
 

@@ -189,6 +189,7 @@ inline vendor::Code refusal(const Stream& stream) {
 /// The state of a thread.
 struct ThreadState {
   int device = 0;
+  bool has_context = false;  // CUDA: since the thread set a device
   int last_error = 0;
   int capture_mode = 0;  // in the vendor's numbers
   std::map<int, StreamPtr> default_streams;

@@ -78,11 +78,15 @@ std::size_t contexts() {
 TEST(KokkosInstances, LeavesDeviceAndContextsAsTheyWere) {
   const Device before = Device::current();
   const std::size_t found = contexts();
-  Stream s{Device{Device::count() - 1}};
-  static_cast<void>(exec_space<Space>(s));
-  enqueue_spin(s, std::chrono::milliseconds{0});
-  s.synchronize();
-  EXPECT_EQ(Device::current(), before);
+  {
+    const Stream s{Device{Device::count() - 1}};
+    static_cast<void>(exec_space<Space>(s));
+    enqueue_spin(s, std::chrono::milliseconds{0});
+    s.synchronize();
+    EXPECT_EQ(Device::current(), before);
+    EXPECT_EQ(contexts(), found);
+  }
+  EXPECT_EQ(Device::current(), before) << "the instance's end";
   EXPECT_EQ(contexts(), found);
 }
 

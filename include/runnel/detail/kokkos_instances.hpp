@@ -168,6 +168,11 @@ struct KeptOf final : Kept {
 
   static void destroy_with_stream(runnel::detail::Attachment* attachment) noexcept {
     KeptOf* const self = static_cast<KeptOf*>(attachment);
+    std::optional<DeviceGuard> restores;  // Kokkos leaves another device current
+    if constexpr (device_space<E>) try {
+        restores.emplace(Device::current());
+      } catch (const Error&) {  // a forked child
+      }
     const Quiet quiet;
     const Pending held;  // not the lock: destroying a device's instance waits for the device, whose work may wait for the lock
     {

@@ -18,9 +18,6 @@ struct Counters {
   sync::Atomic<std::size_t> pinned_blocks{0};
   sync::Atomic<std::size_t> device_blocks{0};
   sync::Atomic<std::size_t> graphs{0};
-  // On two cache lines: the threads that enqueue functions write one number, the threads that run them write the other.
-  alignas(64) sync::Atomic<std::size_t> host_functions_made{0};
-  alignas(64) sync::Atomic<std::size_t> host_functions_destroyed{0};
 };
 extern constinit Counters counters;
 
@@ -28,6 +25,27 @@ inline void count_up(sync::Atomic<std::size_t>& counter) noexcept { counter.fetc
 [[nodiscard]] inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
+/// Host functions, counted by each thread for itself: numbers that all threads write would cost an enqueue a fifth of its time. They go on
+/// from one thread to the next, and are never freed.
+struct alignas(64) FunctionCounts {
+  sync::Atomic<std::size_t> made{0};
+  sync::Atomic<std::size_t> destroyed{0};
+  sync::Atomic<bool> is_used{true};  // by a thread
+  FunctionCounts* next = nullptr;
+};
+extern thread_local constinit FunctionCounts* own_counts;  // null until the thread's first count, and once it has ended
+
+/// For a thread that has no counts: gets some, or counts where all threads may.
+void count_slowly(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept;
+inline void count_function(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept {
+  if (own_counts == nullptr) [[unlikely]]
+    return count_slowly(which);
+  sync::Atomic<std::size_t>& count = (*own_counts).*which;
+  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+inline void count_made_function() noexcept { count_function(&FunctionCounts::made); }
+inline void count_destroyed_function() noexcept { count_function(&FunctionCounts::destroyed); }
+
 inline void count_down(sync::Atomic<std::size_t>& counter) noexcept { counter.fetch_sub(1, std::memory_order_relaxed); }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

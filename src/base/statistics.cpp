@@ -2,24 +2,69 @@
 #include <runnel/statistics.hpp>
 
 #include "base/counters.hpp"
+#include "base/thread_end.hpp"
+
+#include <new>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
+
 constinit Counters counters{};
+thread_local constinit FunctionCounts* own_counts = nullptr;
+
+namespace {
+
+constinit FunctionCounts shared_counts{};  // of threads that find no memory for counts of their own
+constinit sync::Atomic<FunctionCounts*> all_counts{&shared_counts};
+
+/// Counts that no thread uses, or new ones; null without memory.
+[[nodiscard]] FunctionCounts* take_counts() noexcept {
+  for (FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (!each->is_used.load(std::memory_order_relaxed) && !each->is_used.exchange(true, std::memory_order_acquire)) return each;
+  auto* const fresh = new (std::nothrow) FunctionCounts;
+  if (fresh == nullptr) return nullptr;
+  fresh->next = all_counts.load(std::memory_order_relaxed);
+  while (!all_counts.compare_exchange_weak(fresh->next, fresh, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  return fresh;
 }
 
+void give_counts_back(void*) noexcept { std::exchange(own_counts, nullptr)->is_used.store(false, std::memory_order_release); }
+
+[[nodiscard]] std::size_t sum_of(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept {
+  std::size_t sum = 0;
+  for (const FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    sum += (each->*which).load(std::memory_order_acquire);
+  return sum;
+}
+
+}  // namespace
+
+void count_slowly(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept {
+  own_counts = take_counts();
+  if (own_counts == nullptr) {
+    (shared_counts.*which).fetch_add(1, std::memory_order_release);
+    return;
+  }
+  at_thread_end(give_counts_back, nullptr);  // a thread that counts while it ends takes counts again
+  count_function(which);
+}
+
+}  // namespace detail
+
 LiveObjects live_objects() noexcept {
-  using detail::read_count;
+  using detail::read_count, detail::sum_of;
   const detail::Counters& now = detail::counters;
-  const std::size_t destroyed = read_count(now.host_functions_destroyed);  // read first, so that it is not larger than the other
-  const std::size_t created = read_count(now.host_functions_made);
+  const std::size_t destroyed = sum_of(&detail::FunctionCounts::destroyed);  // read first, so that it is not larger than the other
+  const std::size_t made = sum_of(&detail::FunctionCounts::made);
   return {.streams = read_count(now.streams),
           .events = read_count(now.events),
           .pooled_events = read_count(now.pooled_events),
           .pinned_blocks = read_count(now.pinned_blocks),
           .device_blocks = read_count(now.device_blocks),
-          .host_functions = created - destroyed,
+          .host_functions = made - destroyed,
           .graphs = read_count(now.graphs)};
 }
 

@@ -97,7 +97,7 @@ struct Finish {
   if (own == nullptr || !make_wait_for_last(own, *state)) return false;
   auto* const finish = new (std::nothrow) HostFunctionOf<Finish>{Finish{}};
   if (finish == nullptr) return false;
-  count_up(counters.host_functions_made);
+  count_made_function();
   finish->function.graph.reset(state);
   const OwnedFunction refused = try_launch(own, state->device, OwnedFunction{finish});
   if (refused != nullptr) static_cast<void>(finish->function.graph.release());

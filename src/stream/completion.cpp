@@ -70,7 +70,7 @@ void record_for(Completion& completion, const StreamCall& call) {
 }
 
 [[nodiscard]] OwnedCompletion own(Completion* completion) noexcept {
-  count_up(counters.host_functions_made);
+  count_made_function();
   return OwnedCompletion{completion};
 }
 

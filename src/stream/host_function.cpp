@@ -140,7 +140,7 @@ void enqueue(const StreamCall& call, OwnedFunction function) {
 }  // namespace
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
-  count_up(counters.host_functions_made);
+  count_made_function();
   OwnedFunction function{raw};
   const StreamCall call{Access::ref(base, id), "launch a host function"};
   function->slot = base;

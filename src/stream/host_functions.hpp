@@ -18,7 +18,7 @@ extern thread_local constinit std::uint64_t host_function_label;
 struct DestroyHostFunction {
   void operator()(HostFunction* function) const noexcept {
     function->destroy(function);
-    count_up(counters.host_functions_destroyed);
+    count_destroyed_function();
   }
 };
 using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;

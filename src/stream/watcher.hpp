@@ -19,7 +19,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 struct DestroyCompletion {
   void operator()(Completion* completion) const noexcept {
     completion->destroy(completion);
-    count_up(counters.host_functions_destroyed);
+    count_destroyed_function();
   }
 };
 using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;

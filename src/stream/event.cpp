@@ -49,10 +49,21 @@ native::event Access::recorded(const EventBase& event) noexcept {
   return event.recorded_.load(std::memory_order_acquire) ? event.handle_.load(std::memory_order_acquire) : nullptr;
 }
 
+// Two threads may record one event at once. Handle and device change together under the lock; `record` reads the handle first.
+static constinit sync::Mutex changing;
+
 /// Counting would cost each call 10 ns, so calls are counted only once the handle may be replaced. An uncounted call can only have read the
 /// first handle, which is kept: whoever reads a later one also sees the flag, which is set before.
 HandleInUse::HandleInUse(const EventBase& event, const char* operation) {
   event.require_valid(operation);
+  if (event.options_.interprocess) [[unlikely]] {
+    const std::lock_guard lock{changing};  // so that handle and device belong together
+    counted_ = &event;
+    event.users_.fetch_add(1);
+    handle_ = Access::recorded(event);
+    interprocess_device_ = event.device_.load(std::memory_order_relaxed);
+    return;
+  }
   handle_ = Access::recorded(event);
   if (!event.is_replaceable_.load(std::memory_order_relaxed)) [[likely]]
     return;
@@ -151,9 +162,6 @@ void EventBase::refuse_interprocess() const {
   if (options_.interprocess)
     throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
 }
-
-// Two threads may record one event at once. Handle and device change together under the lock; `record` reads the handle first.
-static constinit sync::Mutex changing;
 
 /// The first record, or the first on another device: it needs another native event, which replaces the old one only once it is recorded.
 /// Until then the old one, and what it marks, stays.

@@ -19,10 +19,13 @@ class HandleInUse {
       counted_->users_.fetch_sub(1, std::memory_order_release);
   }
   [[nodiscard]] native::event get() const noexcept { return handle_; }
+  /// The handle's device, if this is an interprocess event; -1 otherwise.
+  [[nodiscard]] int interprocess_device() const noexcept { return interprocess_device_; }
 
  private:
   const EventBase* counted_ = nullptr;
   native::event handle_{};
+  int interprocess_device_ = -1;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/hang_report.hpp"
+#include "base/hooks.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
@@ -298,6 +299,20 @@ bool StreamRef::synchronize_to(std::chrono::steady_clock::time_point deadline) c
 
 namespace {
 
+/// Waits for an interprocess event of another device: a stream of that device waits for it, and this one for that stream. NVIDIA's driver
+/// 580 crashes if this stream waits for the event itself.
+void wait_from_device(const detail::StreamCall& call, Device device, native::event event) {
+  {
+    const detail::Untold untold;
+    const Stream between{device};
+    call.check(backend::stream_wait_event(between.native(), event));
+    const Event passed = between.record_event();
+    call.check(backend::stream_wait_event(call.handle(), passed.native()));
+  }
+  if (detail::is_observed()) [[unlikely]]
+    detail::observe_wait(call.slot(), event, call.operation(), 0);
+}
+
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
   std::uint64_t recorder = 0;
@@ -307,7 +322,11 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
   }
   detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, recorder));
   const detail::HandleInUse use{event, operation};
-  if (use.get() != nullptr) detail::StreamCall{slot, operation}.wait_for(use.get());  // an event that was never recorded is complete
+  if (use.get() == nullptr) return;  // an event that was never recorded is complete
+  const detail::StreamCall call{slot, operation};
+  if (use.interprocess_device() == -1 || use.interprocess_device() == slot.device) [[likely]]
+    return call.wait_for(use.get());
+  wait_from_device(call, Device{use.interprocess_device()}, use.get());
 }
 
 /// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one of the pool while another thread uses

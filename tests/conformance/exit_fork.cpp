@@ -144,6 +144,7 @@ TEST_F(SharingProcesses, TwoProcessesTakeTurns) { expect_passes("take_turns"); }
 TEST_F(SharingProcesses, WrongHandlesAreRefused) { expect_passes("wrong_handles"); }
 TEST_F(SharingProcesses, AHandleOpenedTwiceIsTheSameObject) { expect_passes("opened_twice"); }
 TEST_F(SharingProcesses, WhatIsGoneCannotBeOpened) { expect_passes("gone_before"); }
+TEST_F(SharingProcesses, AnotherDevicesStreamWaits) { expect_passes("other_device"); }
 TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device"); }
 // These too need processes of their own, because a variable is read at first use.
 TEST_F(ExitFork, AWaitThatLastsLongIsReportedOnceAndGoesOn) { expect_passes("hang_report"); }

@@ -121,6 +121,20 @@ TEST_F(Hooks, TellOfEventsAndWaits) {
   EXPECT_EQ(waits[2].event.stream, second.id());
 }
 
+TEST_F(Hooks, TellOneWaitForASharedEventOfAnotherDevice) {
+  if (Device::count() < 2) GTEST_SKIP() << "there is one device";
+  const Stream here{Device{0}}, there{Device{1}};
+  const Event event{here, EventOptions{.interprocess = true}};
+  set_hook(remember);
+  there.wait_event(event);
+  set_hook(nullptr);
+  EXPECT_EQ(told.size(), 1U);
+  const HookEvent waited = single(HookKind::event_waited);
+  EXPECT_EQ(waited.stream, there.id());
+  EXPECT_EQ(waited.event, event.native());
+  there.synchronize();
+}
+
 TEST_F(Hooks, TellOfCopiesAndFills) {
   Stream stream;
   DeviceBuffer<int> buffer{1000, stream};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory and events that other processes can open, within one process. exit_fork.cpp has the cases of two processes.
 #include <limits>
+#include <runnel/graph.hpp>
 
 #include "support.hpp"
 
@@ -118,6 +119,72 @@ TEST_F(SharingTwo, ASharedEventStaysOnItsDevice) {
   there.synchronize();
   EXPECT_EQ(event.device(), first);
   EXPECT_EQ(Device::current(), first);
+}
+
+TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
+  const LiveObjects before = live_objects();
+  {
+    Stream here{first}, there{second};
+    Event event{EventOptions{.interprocess = true}};
+    Log log;
+    Gate gate, next;
+    gate.close_on(here);
+    log.write(here, "first");
+    event.record(here);
+    there.wait_event(event);  // before other processes know the event
+    static_cast<void>(event.ipc_handle());
+    there.wait_event(event);
+    next.close_on(here);
+    event.record(here);  // a wait is for the record that was the last one at the call
+    log.write(there, "second");
+    EXPECT_FALSE(there.query());
+    gate.open();
+    there.synchronize();
+    EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
+    next.open();
+    here.synchronize();
+    EXPECT_EQ(Device::current(), first);
+  }
+  EXPECT_EQ(live_objects(), before);
+}
+
+TEST_F(SharingTwo, TheDefaultStreamsOfAnotherDeviceWaitForASharedEvent) {
+  Stream here{first};
+  const Event event{here, EventOptions{.interprocess = true}};
+  for (const StreamRef waiter : {second.default_stream(), StreamRef::per_thread_default(second)}) {
+    waiter.wait_event(event);
+    EXPECT_TRUE(waiter.synchronize_for(patience));
+  }
+  EXPECT_EQ(Device::current(), first);
+}
+
+TEST_F(SharingTwo, ACapturedStreamRefusesASharedEventAndGoesOn) {
+  Stream here{first}, there{second};
+  const Event event{here, EventOptions{.interprocess = true}};
+  EXPECT_EQ(code_of([&] { return capture(there, [&] { there.wait_event(event); }); }), errc::capture);
+  EXPECT_TRUE(runs(there));
+  EXPECT_TRUE(runs(here));
+}
+
+TEST_F(SharingTwo, WaitsGoOnWhileASharedEventMovesAndIsShared) {
+  Stream here{first}, there{second};
+  for (int round = 0; round < 20; ++round) {
+    Event event{here, EventOptions{.interprocess = true}};
+    on_threads(3, [&](int thread) {
+      for (int i = 0; i < 20; ++i) {
+        if (thread == 0)
+          there.wait_event(event);
+        else if (thread == 1)
+          here.wait_event(event);
+        else if (i < 10)
+          event.record(i % 2 == 0 ? there : here);
+        else
+          static_cast<void>(event.ipc_handle());
+      }
+    });
+  }
+  here.synchronize();
+  there.synchronize();
 }
 
 TEST_F(SharingTwo, MemoryIsOnTheNamedDevice) {

@@ -207,6 +207,36 @@ int other_take_turns(const Peer& peer) {
   return failures;
 }
 
+// A stream of another device than the event's waits for it.
+
+int other_device() {
+  if (Device::count() < 2) return finish();
+  Stream stream;
+  Event written{EventOptions{.interprocess = true}};
+  const Peer peer{"other_other_device"};
+  peer.send(written.ipc_handle());
+  auto gate = std::make_shared<std::promise<void>>();
+  stream.launch_host_func([gate] { gate->get_future().wait(); });
+  written.record(stream);
+  peer.tell();
+  peer.await();
+  gate->set_value();
+  expect(peer.end() == 0, "the other process failed");
+  return finish();
+}
+
+int other_other_device(const Peer& peer) {
+  const Event written = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  Stream stream{Device{1}};
+  peer.await();
+  stream.wait_event(written);
+  expect(!stream.query(), "the stream is behind the other process's gate");
+  peer.tell();
+  expect(stream.synchronize_for(patience), "the other process's record completes");
+  expect(test_support::works(stream), "the stream goes on");
+  return failures;
+}
+
 // Handles that cannot be opened.
 
 template <class Handle>
@@ -351,13 +381,16 @@ int other_unseen_device(const Peer& peer) {
 }
 
 constexpr std::pair<const char*, int (*)()> cases[] = {
-    {"gone_before", gone_before}, {"memory_and_events", memory_and_events}, {"opened_twice", opened_twice},
-    {"take_turns", take_turns},   {"unseen_device", unseen_device},         {"wrong_handles", wrong_handles},
+    {"gone_before", gone_before},     {"memory_and_events", memory_and_events},
+    {"opened_twice", opened_twice},   {"other_device", other_device},
+    {"take_turns", take_turns},       {"unseen_device", unseen_device},
+    {"wrong_handles", wrong_handles},
 };
 constexpr std::pair<const char*, int (*)(const Peer&)> other_sides[] = {
     {"other_gone_before", other_gone_before},     {"other_memory_and_events", other_memory_and_events},
-    {"other_opened_twice", other_opened_twice},   {"other_take_turns", other_take_turns},
-    {"other_unseen_device", other_unseen_device}, {"other_wrong_handles", other_wrong_handles},
+    {"other_opened_twice", other_opened_twice},   {"other_other_device", other_other_device},
+    {"other_take_turns", other_take_turns},       {"other_unseen_device", other_unseen_device},
+    {"other_wrong_handles", other_wrong_handles},
 };
 
 }  // namespace

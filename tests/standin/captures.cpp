@@ -154,6 +154,10 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
     const auto found = state().event(event);
     if (stream == nullptr || found == nullptr) return vendor::invalid_handle;
     if (flags != 0) return vendor::invalid_value;
+    if (found->shared != nullptr && found->device != stream->device) {  // CUDA's driver 580 crashes
+      ++state().misuse.wrong_device;
+      return vendor::invalid_handle;
+    }
     if (const vendor::Code code = refusal(*stream)) return code;
     const CapturePtr& capture = found->capture;
     if (capture != nullptr && !capture->ended) {

@@ -209,6 +209,8 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // called for its side effect
   // The thread that watches for completions queries again.
   const bool watches = watches_ && ends_with(call, "EventQuery");
+  // The stream between the two devices is destroyed all the same.
+  const bool is_between = during == "wait_event from another device" && ends_with(call, "GetDevice");
   // Without an answer the trace has a gap.
   constexpr const char* times[] = {"StreamQuery", "EventCreateWithFlags", "EventRecord",       "EventSynchronize",        "EventQuery",
                                    "ElapsedTime", "StreamIsCapturing",    "GetCaptureInfo_v2", "StreamCreateWithPriority"};
@@ -216,7 +218,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
   const bool harmless = watches || is_trace || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again || is_look ||
-                        is_full                               // out of memory: retried after freeing what is kept for reuse
+                        is_between || is_full                 // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")       // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")     // likewise
                         || ends_with(call, "EndCapture")      // likewise

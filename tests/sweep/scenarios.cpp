@@ -915,6 +915,10 @@ void sharing(Checker& c) {
   if (!c.attempt("Event::ipc_handle", [&] { static_cast<void>(event.ipc_handle()); })) return;
   if (!c.attempt("record", [&] { event.record(*b.stream); })) return;
   if (!c.attempt("wait_event", [&] { b.stream->wait_event(event); })) return;
+  std::optional<Stream> far;
+  if (!c.attempt("Stream", [&] { far.emplace(second); })) return;
+  if (!c.attempt("wait_event from another device", [&] { far->wait_event(event); })) return;
+  if (!c.attempt("synchronize", [&] { far->synchronize(); })) return;
   if (!c.attempt("synchronize", [&] { event.synchronize(); })) return;
   if (!c.attempt("query", [&] { static_cast<void>(event.query()); })) return;
   static_cast<void>(b.check(c));

@@ -23,6 +23,8 @@ struct CurrentStream {
 };
 extern thread_local constinit CurrentStream current;
 [[nodiscard]] StreamRef resolve_current_stream();
+/// As the others of <runnel/error.hpp>, for the current stream.
+void set_if_failed(std::error_code& code) noexcept;
 
 }  // namespace detail
 
@@ -55,7 +57,10 @@ template <class Clock, class Duration>
 }
 ///@}
 /// The same, but throws nothing, as StreamRef::synchronize(code).
-void synchronize(std::error_code& code) noexcept;
+inline void synchronize(std::error_code& code) noexcept {
+  code.clear();
+  detail::set_if_failed(code);
+}
 
 /// Makes a stream and its device current for a scope. At the end of the scope, also after an exception, the guard restores the device that
 /// was current and the stream that was current on the guarded stream's device, whatever `use()` set in between. Guards that end out of

@@ -43,12 +43,18 @@ class StreamRef;
 class Device;
 namespace detail {
 class EventBase;
-}
-///@{ The forms of synchronize() that throw nothing; write `stream.synchronize(code)`.
-void set_by_synchronize(std::error_code& code, StreamRef stream) noexcept;
-void set_by_synchronize(std::error_code& code, const detail::EventBase& event) noexcept;
-void set_by_synchronize(std::error_code& code, Device device) noexcept;
+///@{ Wait, and set the code if that fails. Requires: the code is clear.
+void set_if_failed(std::error_code& code, StreamRef stream) noexcept;
+void set_if_failed(std::error_code& code, const EventBase& event) noexcept;
+void set_if_failed(std::error_code& code, Device device) noexcept;
 ///@}
+}  // namespace detail
+/// The form of synchronize() that throws nothing, for streams, events and devices; write `stream.synchronize(code)`.
+template <class Waited>
+void set_by_synchronize(std::error_code& code, const Waited& waited) noexcept {
+  code.clear();  // not in the library, which has another std::system_category() where each side has a C++ library of its own
+  detail::set_if_failed(code, waited);
+}
 
 /// The base class of every exception that runnel throws. The thrown object is also a `std::system_error`, or, for out of memory, a
 /// `std::bad_alloc`. So `catch (const std::exception&)` catches all of them. (docs/decisions.md says why.)

@@ -343,8 +343,8 @@ void Device::synchronize() const {
   if (detail::is_checking()) checker::host_waited_for_device(call.device());
 }
 
-void set_by_synchronize(std::error_code& code, Device device) noexcept {
-  detail::set_by_call(code, [&] { device.synchronize(); });
+void detail::set_if_failed(std::error_code& code, Device device) noexcept {
+  set_by_call(code, [&] { device.synchronize(); });
 }
 
 RuntimeVersion runtime_version() {

@@ -61,8 +61,8 @@ void set_current_stream(StreamRef stream) {
   detail::set_stream_on(device, detail::parts(stream));
 }
 
-void synchronize(std::error_code& code) noexcept {
-  detail::set_by_call(code, [&] { set_by_synchronize(code, current_stream()); });
+void detail::set_if_failed(std::error_code& code) noexcept {
+  set_by_call(code, [&] { set_if_failed(code, current_stream()); });
 }
 
 void StreamRef::use() const {

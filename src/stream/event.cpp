@@ -366,10 +366,8 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
   return std::chrono::nanoseconds{std::llround(static_cast<double>(milliseconds) * 1e6)};
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
-
-namespace runnel::inline RUNNEL_ABI {
-void set_by_synchronize(std::error_code& code, const detail::EventBase& event) noexcept {
-  detail::set_by_call(code, [&] { event.synchronize(); });
+void set_if_failed(std::error_code& code, const EventBase& event) noexcept {
+  set_by_call(code, [&] { event.synchronize(); });
 }
-}  // namespace runnel::inline RUNNEL_ABI
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -281,9 +281,9 @@ void StreamRef::synchronize() const {
   detail::deliver_failure(slot);
 }
 
-void set_by_synchronize(std::error_code& code, StreamRef stream) noexcept {
-  detail::set_by_call(code, [&] {
-    const detail::Slot& slot = detail::synchronize_slot(stream);
+void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
+  set_by_call(code, [&] {
+    const Slot& slot = synchronize_slot(stream);
     if (slot.has_failure.load(std::memory_order_acquire)) [[unlikely]]
       code = errc::function_failed;
   });

@@ -91,14 +91,17 @@ class Generator {
       constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
       return functions[random_.below(std::size(functions))];
     }
-    // They fill the device's memory, which overlap() needs for its chunks.
-    if (limits_.staged && random_.chance(40)) return random_.chance(50) ? Verb::renew_buffer : Verb::scratch_device;
+    // They fill the device's memory, which overlap() needs for its chunks. It has room for one scratch buffer, so not for those of several
+    // threads.
+    const bool has_room = !limits_.staged || program_.threads == 1;
+    if (limits_.staged && random_.chance(40)) return random_.chance(50) || !has_room ? Verb::renew_buffer : Verb::scratch_device;
     unsigned total = 0;
     for (const Weight& each : weights) total += each.weight;
     unsigned at = random_.below(total);
     for (const Weight& each : weights) {
       // The memory that a graph allocates is free again some time after the graph was dropped, which little memory cannot wait for.
-      const bool needs_memory = each.verb == Verb::overlap || each.verb == Verb::graph || each.verb == Verb::resize_buffer;
+      const bool needs_memory = each.verb == Verb::overlap || each.verb == Verb::graph || each.verb == Verb::resize_buffer ||
+                                (each.verb == Verb::scratch_device && !has_room);
       if (at < each.weight) return limits_.staged && needs_memory ? Verb::copy : each.verb;
       at -= each.weight;
     }

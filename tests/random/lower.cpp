@@ -523,7 +523,7 @@ void Lowering::synchronize(int stream) {
   synchronize_covered(by_query && !lines_[line].is_device_default ? lines_[line].work : lines_.covered_by_synchronize(line),
                       lines_.held(line), step);
   const bool by_future = step.form == 3;  // which waits for an event: the stream may be about to become idle
-  const bool others_may_free = lines_[line].owns_memory && !is_single();
+  const bool others_may_free = lines_[line].frees_may_follow && !is_single();
   if (!lines_[line].blocking && !by_future && !others_may_free && random_.chance(20)) {
     step = make(Call::query, stream);
     step.answer = Answer::yes;
@@ -549,12 +549,14 @@ void Lowering::commit(int stream) {
 void Lowering::note_use_on(int stream, int number) {
   BufferState& state = buffer(number);
   const int line = line_of(stream);
+  if (buffer_slot(number).kind == BufferKind::pinned) lines_[line].frees_may_follow = true;
   if (buffer_slot(number).kind != BufferKind::device || line == state.home || random_.chance(30)) return;
   Step step = make(Call::record_use, stream);
   step.buffer = number;
   step.form = random_.below(2);
   emit(step);
   state.recorded.push_back(line);
+  lines_[line].frees_may_follow = true;
 }
 
 /// No event can be recorded on another thread's default stream. Freeing may wait for the device then.
@@ -591,7 +593,7 @@ void Lowering::set_stream(const Operation& o) {
   state.recorded.push_back(state.home);
   state.home = line;
   state.home_slot = lines_[line].slot;
-  lines_[line].owns_memory = true;
+  lines_[line].frees_may_follow = true;
 }
 
 bool Lowering::drop(int number) {
@@ -655,7 +657,7 @@ void Lowering::renew_buffer(const Operation& o) {
   touch_line(line_of(*home));
   state.home = line_of(*home);
   state.home_slot = lines_[state.home].slot;
-  lines_[state.home].owns_memory = true;
+  lines_[state.home].frees_may_follow = true;
   emit(step);
   step.call = Call::fill;
   step.value = o.value;
@@ -945,8 +947,11 @@ void Lowering::renew_stream(const Operation& o) {
   lines_[old].gone = true;
   lines_of_slots_[static_cast<std::size_t>(o.stream)] = new_line(o.stream, -1);
   lines_[line_of(o.stream)].last_operation = place_;
-  // A lease brings the work of the former holder with it.
-  if (kind == StreamKind::leased) lines_[line_of(o.stream)].held = lines_[old].held;
+  // A lease brings the work of the former holder with it, and the frees of buffers that this one has used.
+  if (kind == StreamKind::leased) {
+    lines_[line_of(o.stream)].held = lines_[old].held;
+    lines_[line_of(o.stream)].frees_may_follow = lines_[old].frees_may_follow;
+  }
   for (int other = 0; other < static_cast<int>(program_.streams.size()); ++other) {
     if (slot(other).kind != StreamKind::borrowed || slot(other).owner != o.stream) continue;
     emit(Call::make_stream, other);

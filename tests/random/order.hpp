@@ -29,12 +29,12 @@ struct Line {
   bool is_device_default = false;
   int thread = -1;  ///< the only thread that may name it; -1: all may
   bool gone = false;
-  bool owns_memory = false;  ///< a buffer was allocated on it, or given to it: its free, by any thread, is work of this line
-  Places tail;               ///< what the next work comes after
-  Places work;               ///< what the last work came after, and itself; without waits that no work has followed
-  Places held;               ///< what the line may have to wait for, promised or not
-  int exception = -1;        ///< the operation whose exception the next synchronize() throws
-  int last_operation = -1;   ///< that used it
+  bool frees_may_follow = false;  ///< of buffers that were allocated on it, given to it or used on it: by any thread, and work of this line
+  Places tail;                    ///< what the next work comes after
+  Places work;                    ///< what the last work came after, and itself; without waits that no work has followed
+  Places held;                    ///< what the line may have to wait for, promised or not
+  int exception = -1;             ///< the operation whose exception the next synchronize() throws
+  int last_operation = -1;        ///< that used it
 };
 
 /// All lines, with the rule of the default stream.

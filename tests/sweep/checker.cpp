@@ -218,14 +218,16 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
   const bool harmless = watches || is_trace || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again || is_look ||
-                        is_between || is_full                 // out of memory: retried after freeing what is kept for reuse
-                        || ends_with(call, "SetDevice")       // restoring the device, which is tried again
-                        || ends_with(call, "CaptureMode")     // likewise
-                        || ends_with(call, "EndCapture")      // likewise
-                        || ends_with(call, "GetDeviceCount")  // counted again, to find the reason for zero
-                        || now.fault_in_release               // the owner has given up the object
-                        || (is_query && fault_.code == 600)   // "not ready" is a valid answer
-                        || fault_.code == 201;                // "no context": the driver's functions are called again
+                        is_between || is_full                    // out of memory: retried after freeing what is kept for reuse
+                        || ends_with(call, "SetDevice")          // restoring the device, which is tried again
+                        || ends_with(call, "CaptureMode")        // likewise
+                        || ends_with(call, "EndCapture")         // likewise
+                        || ends_with(call, "GetDeviceCount")     // counted again, to find the reason for zero
+                        || ends_with(call, "CtxGetCurrent")      // the runtime is asked instead
+                        || call.find("PrimaryCtx") != call.npos  // likewise
+                        || now.fault_in_release                  // the owner has given up the object
+                        || (is_query && fault_.code == 600)      // "not ready" is a valid answer
+                        || fault_.code == 201;                   // "no context": the driver's functions are called again
   if (!harmless) violation("%s: succeeded although the runtime returned %d", what, fault_.code);
   if (now.last_error != 0) violation("%s: last error %d left behind", what, now.last_error);
 }

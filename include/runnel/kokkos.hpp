@@ -26,7 +26,9 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -42,24 +44,39 @@ using HostSpace = Kokkos::DefaultHostExecutionSpace;
 /// The default space of all functions here: Kokkos' default space if this build's streams can run it, else `HostSpace`.
 using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::DefaultExecutionSpace, HostSpace>;
 
+namespace detail {
+inline constexpr bool is_host_backend = std::string_view{RUNNEL_BACKEND} == "host";
+/// Spaces whose kernels can use this backend's device memory.
+template <class E>
+concept uses_device_memory = device_space<E> ||(is_host_backend&& execution_space<E>);
+
+/// Waits for what kernels of a host space come after. A device's stream does not note its copies, so all of its work is waited for.
+inline void wait_before_kernels(StreamRef stream, Work& work) noexcept {
+  if constexpr (!is_host_backend)
+    wait_for_stream(stream);
+  else if (work.is_unawaited()) [[unlikely]]
+    wait_for(work);
+}
+}  // namespace detail
+
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space, kernels run at once in
-/// the calling thread.** So on a host space this call first waits for what launch() and copy_async() have enqueued on the stream: ask for
-/// the instance where the kernel is, after the copy. Use launch() to enqueue kernels instead, and Instance::exec() to wait for all that the
-/// stream has ahead. Nothing waits inside a host function, nor in a capture. Returns a reference, valid as long as the stream keeps the
-/// instance; copying an instance takes ten times as long as this call. The first call for a stream creates the instance: on a device that
-/// takes 0.4 ms and memory. It leaves the thread's device and contexts as they were, and throws errc::capture while the stream is being
-/// captured. An instance of OpenMP has one thread (see set_host_threads()); Threads has only one instance.
+/// the calling thread.** So on a host space this call first waits for what launch() and copy_async() have enqueued on the stream, and on a
+/// device's backend for all that the stream has ahead: ask for the instance where the kernel is, after the copy. Use launch() to enqueue
+/// kernels instead, and Instance::exec() to wait for all that the stream has ahead. Nothing waits inside a host function, nor in a capture.
+/// Returns a reference, valid as long as the stream keeps the instance; copying an instance takes ten times as long as this call. The first
+/// call for a stream creates the instance: on a device that takes 0.4 ms and memory. It leaves the thread's device and contexts as they
+/// were, and throws errc::capture while the stream is being captured. An instance of OpenMP has one thread (see set_host_threads());
+/// Threads has only one instance.
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> exec_space(StreamRef stream) {
   detail::check_space<E>();
   if constexpr (inline_space<E>) {
     detail::require_kokkos();
-    if (detail::Work& work = detail::work_of(stream); work.is_unawaited()) detail::wait_for(work);
+    detail::wait_before_kernels(stream, detail::work_of(stream));
     return E{};
   } else if constexpr (host_space<E>) {
     const detail::KeptOf<E>& kept = detail::kept_instance<E>(stream);
-    if (kept.work->is_unawaited()) [[unlikely]]
-      detail::wait_for(*kept.work);
+    detail::wait_before_kernels(stream, *kept.work);
     return *kept.exec;
   } else {
     return detail::instance<E>(stream);
@@ -359,16 +376,18 @@ template <template <class> class Buffer, class T>
 requires std::same_as<Buffer<T>, PinnedBuffer<T>>  // deduced as a whole: for view<E>(...), clang 14 would make a PinnedBuffer<E>
 [[nodiscard]] pinned_view<const T*> view(const Buffer<T>& buffer) { return pinned_view<const T*>(buffer.data(), buffer.size()); }
 ///@}
-///@{ The memory as a view for kernels of a space. Requires: the memory outlives the view.
-template <execution_space E = DefaultSpace, class T>
+///@{ The memory as a view for kernels of a space, which on a device's backend is the device's: kernels of a host space cannot use the
+/// memory
+/// there. Requires: the memory outlives the view.
+template <detail::uses_device_memory E = DefaultSpace, class T>
 [[nodiscard]] auto view(DeviceSpan<T> span) {
   return detail::Unmanaged<T, typename E::memory_space>(span.data(), span.size());
 }
-template <execution_space E = DefaultSpace, class T>
+template <detail::uses_device_memory E = DefaultSpace, class T>
 [[nodiscard]] auto view(DeviceBuffer<T>& buffer) {
   return view<E>(buffer.span());
 }
-template <execution_space E = DefaultSpace, class T>
+template <detail::uses_device_memory E = DefaultSpace, class T>
 [[nodiscard]] auto view(const DeviceBuffer<T>& buffer) {
   return view<E>(buffer.span());
 }
@@ -382,5 +401,19 @@ template <template <class> class Buffer, class T>
 requires std::same_as<Buffer<T>, ManagedBuffer<T>>
 [[nodiscard]] auto view(const Buffer<T>& buffer) { return detail::Unmanaged<const T, detail::ManagedSpace>(buffer.data(), buffer.size()); }
 ///@}
+
+/// The elements of a view of any rank, for copies and communicators: a DeviceSpan of memory that the host cannot use, a std::span of other
+/// memory. Requires: the view's memory outlives the span. @throws errc::invalid_argument, with the view, unless its elements are contiguous
+template <detail::KokkosView V>
+[[nodiscard]] auto span(const V& view) {
+  using Element = typename V::value_type;
+  constexpr bool on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename V::memory_space>::accessible;
+  if (!view.span_is_contiguous()) {
+    std::string reason{"the elements of the view '"};
+    reason.append(view.label()).append("' are not contiguous: copy them to a view that is, by copy_async()");
+    runnel::detail::throw_error(errc::invalid_argument, "take the span of a view", reason.c_str());
+  }
+  return std::conditional_t<on_host, std::span<Element>, DeviceSpan<Element>>{view.data(), view.size()};
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::kokkos

@@ -24,6 +24,18 @@ TEST(KokkosOrder, LaunchReturnsWhileTheStreamIsHeld) {
   EXPECT_EQ(values(s, x), std::vector<int>(100, 5));
 }
 
+TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForCopies) {
+  if (kokkos::device_space<Space>) GTEST_SKIP() << "the space's kernels are enqueued";
+  Stream s;
+  const Host<int*> from("from", 1000), to("to", 1000);
+  Kokkos::deep_copy(from, 3);
+  Gate gate;
+  gate.close_on(s);
+  kokkos::copy_async(s, to, from);
+  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::exec_space<Space>(s)); }));
+  EXPECT_EQ(to(999), 3);
+}
+
 TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
   Stream up, run, down;
   const int n = 1 << 18;

@@ -32,30 +32,44 @@ class PrimaryContexts {
     if (static_cast<std::size_t>(device) >= noted_.size()) return;
     std::atomic<void*>& noted = noted_[static_cast<std::size_t>(device)];
     if (noted.load(std::memory_order_relaxed) != nullptr) return;
-    CurrentContext* ask = nullptr;
+    CurrentContext* ask = ask_.load(std::memory_order_acquire);
+    if (ask == nullptr && !find(ask, "cuCtxGetCurrent")) return;
+    ask_.store(ask, std::memory_order_release);
+    void* context = nullptr;
+    if (ask(&context) != cudaSuccess || context == nullptr) return;
+    if (others_met_.load(std::memory_order_relaxed) >= most_others) return;
     int (*state)(int device, unsigned int* flags, int* active) = nullptr;
     int (*retain)(void** context, int device) = nullptr;
     int (*release)(int device) = nullptr;
-    const bool are_found = find_in_driver(ask, "cuCtxGetCurrent") == cudaSuccess &&
-                           find_in_driver(state, "cuDevicePrimaryCtxGetState") == cudaSuccess &&
-                           find_in_driver(retain, "cuDevicePrimaryCtxRetain") == cudaSuccess &&
-                           find_in_driver(release, "cuDevicePrimaryCtxRelease") == cudaSuccess;
-    if (!are_found || ask == nullptr || state == nullptr || retain == nullptr || release == nullptr) return;
+    if (!find(state, "cuDevicePrimaryCtxGetState") || !find(retain, "cuDevicePrimaryCtxRetain") ||
+        !find(release, "cuDevicePrimaryCtxRelease"))
+      return;
     // To retain a primary context that is not active would make it.
-    void* context = nullptr;
     void* primary = nullptr;
     unsigned int flags = 0;
     int active = 0;
-    if (ask(&context) != cudaSuccess || context == nullptr) return;
-    if (state(device, &flags, &active) != cudaSuccess || active == 0 || retain(&primary, device) != cudaSuccess) return;
-    if (primary == context) noted.store(context, std::memory_order_relaxed);
-    release(device);
-    ask_.store(ask, std::memory_order_release);
+    if (state(device, &flags, &active) != cudaSuccess) return;
+    if (active != 0 && retain(&primary, device) == cudaSuccess) release(device);
+    if (primary == context)
+      noted.store(context, std::memory_order_relaxed);
+    else
+      others_met_.fetch_add(1, std::memory_order_relaxed);
   }
 
  private:
   using CurrentContext = int(void**);
+
+  /// Nobody is told of a failure: the runtime knows the current device, too.
+  template <class Function>
+  [[nodiscard]] static bool find(Function*& function, const char* name) noexcept {
+    const cudaError_t e = find_in_driver(function, name);
+    if (e != cudaSuccess && cudaPeekAtLastError() == e) static_cast<void>(cudaGetLastError());
+    return function != nullptr;
+  }
+
+  static constexpr unsigned most_others = 100;  // a program that works with contexts of its own is not slowed down for ever
   std::atomic<CurrentContext*> ask_{nullptr};
+  std::atomic<unsigned> others_met_{0};
   std::array<std::atomic<void*>, 8> noted_{};  // as many devices as a machine usually has: device() looks through all of them
 };
 inline constinit PrimaryContexts primary_contexts{};

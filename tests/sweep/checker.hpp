@@ -82,6 +82,9 @@ class Checker {
   void keeps_resource_blocks(std::size_t count) { kept_blocks_ = count; }
   /// The device has no pools, so that calls may free memory after waiting for it. Such a wait, which cannot throw, is tried twice.
   void frees_after_wait() { frees_after_wait_ = true; }
+  /// Operations enqueue several functions from now on. If the device is lost in between, those that its streams have taken are discarded
+  /// with the streams.
+  void enqueues_several() { enqueues_several_ = true; }
   /// Completions are watched for from now on.
   void watches() { watches_ = true; }
   /// The trace is on from now on. Requires: the scenario itself makes no event and queries no stream.
@@ -122,6 +125,7 @@ class Checker {
   std::size_t kept_streams_ = 0;
   std::size_t kept_blocks_ = 0;
   bool frees_after_wait_ = false;
+  bool enqueues_several_ = false;
   bool watches_ = false;
   bool traces_ = false;
   int violations_ = 0;

@@ -17,6 +17,9 @@
 
 #include "../support/gate.hpp"
 #include "checker.hpp"
+#ifdef SWEEP_SENDERS
+#include "senders.hpp"
+#endif
 
 namespace {
 using namespace runnel;
@@ -1155,6 +1158,9 @@ constexpr Scenario scenarios[] = {
     {"views", views, "STANDIN_DEVICES=2"},
     {"parts", parts, "STANDIN_DEVICES=2"},
     {"completions", completions},
+#ifdef SWEEP_SENDERS
+    {"senders", senders},
+#endif
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},
     {"overlap_a", overlap_a},

@@ -35,7 +35,7 @@ class Outcome {
   [[nodiscard]] explicit operator bool() const noexcept { return ok(); }
   /// The portable code; the empty code if there was no error. errc::function_failed: a host function threw
   /// something else than an Error.
-  [[nodiscard]] std::error_code code() const noexcept { return code_; }
+  [[nodiscard]] std::error_code code() const noexcept { return ok() ? std::error_code{} : code_; }  // not the library's empty code
   /// What `synchronize()` would throw; null if there was no error.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
   /// Throws the error, if there was one.

@@ -376,9 +376,8 @@ template <template <class> class Buffer, class T>
 requires std::same_as<Buffer<T>, PinnedBuffer<T>>  // deduced as a whole: for view<E>(...), clang 14 would make a PinnedBuffer<E>
 [[nodiscard]] pinned_view<const T*> view(const Buffer<T>& buffer) { return pinned_view<const T*>(buffer.data(), buffer.size()); }
 ///@}
-///@{ The memory as a view for kernels of a space, which on a device's backend is the device's: kernels of a host space cannot use the
-/// memory
-/// there. Requires: the memory outlives the view.
+///@{ The memory as a view for kernels of a space, which on a device's backend is the device's: there, kernels of a host space cannot use
+/// the memory. Requires: the memory outlives the view.
 template <detail::uses_device_memory E = DefaultSpace, class T>
 [[nodiscard]] auto view(DeviceSpan<T> span) {
   return detail::Unmanaged<T, typename E::memory_space>(span.data(), span.size());

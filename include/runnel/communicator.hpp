@@ -8,27 +8,28 @@
 #include <runnel/detail/transfer.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/stream.hpp>
+#include <runnel/world.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// The processes that communicate, and this one's place among them. `mpi::world()` of <runnel/mpi.hpp> makes one.
-struct World {
-  int rank = 0;                  ///< of this process, from 0
-  int size = 1;                  ///< how many processes
-  int local_rank = 0;            ///< of this process among those of the same machine: a good choice of a device
-  int mpi_communicator = -1;     ///< the handle of an MPI communicator, as MPI_Comm_c2f() gives it
-  const char* mpi_library = "";  ///< what MPI_Get_library_version() says in the program
+/// What moves the data.
+enum class Engine {
+  automatic,  ///< ccl on GPUs where runnel was built with it, else mpi
+  mpi,        ///< MPI, on every backend; several processes may share a device
+  ccl         ///< NCCL on CUDA, RCCL on HIP: the device itself, whose operations can be captured. A device for each process
 };
 
 /// How a communicator works. Every process has to give the same options.
 struct CommunicatorOptions {
+  Engine engine = Engine::automatic;  ///< what moves the data
   /// An operation that takes longer, once its turn in the stream has come, breaks the communicator with errc::timed_out. Zero: it takes as
   /// long as it takes, and a small operation is about 1 us faster.
   std::chrono::milliseconds timeout{0};
@@ -37,9 +38,28 @@ struct CommunicatorOptions {
   bool concurrent = false;
   /// Whether all processes compare the arguments of each collective operation before it begins. Processes that do not agree then all get
   /// errc::invalid_argument, where they would hang or exchange wrong values else. Also with RUNNEL_CHECK=1, which every process needs then.
+  /// Engine::mpi only.
   bool checked = false;
   const char* name = "";  ///< for error texts; copied
 };
+
+namespace detail {
+
+/// The operations of a Communicator::together().
+class Together {
+ public:
+  Together();
+  Together(const Together&) = delete;
+  Together& operator=(const Together&) = delete;
+  ~Together();
+  void enqueue();
+  struct Operations;
+
+ private:
+  std::unique_ptr<Operations> operations_;
+};
+
+}  // namespace detail
 
 /// Operations between processes. Each belongs to a stream: it runs after what is in the stream, before what is enqueued later, and the call
 /// returns at once. All processes make the same calls in the same order.
@@ -50,14 +70,21 @@ struct CommunicatorOptions {
 ///
 /// A failure breaks the communicator: the next `synchronize()` of the stream throws the error, as it throws an exception of a host
 /// function, and every later call throws it again. Wrong arguments are refused before anything is enqueued. Every member may
-/// throw errc::invalid_handle for a moved-from communicator, errc::capture for a stream that is being captured, and errc::not_permitted
-/// inside a host function. Calls of several threads are safe; but to call in the same order everywhere is up to the program.
+/// throw errc::invalid_handle for a moved-from communicator, and errc::not_permitted inside a host function. A stream that is being
+/// captured gets errc::capture from Engine::mpi. Engine::ccl records the operation into the graph: then the communicator has to live as
+/// long as the graph, and the program has to order the graph's launches and other operations, the same in all processes. Calls of several
+/// threads are safe; but to call in the same order everywhere is up to the program.
 class Communicator {
  public:
-  /// Of all processes of the world, which all have to call this. @throws errc::not_supported if MPI's thread level is not
+  /// Of all processes of the world, which all have to call this. With Engine::ccl it is of the current device, and the first operation has
+  /// run when it returns. @throws errc::not_supported if runnel was built without the engine, if MPI's thread level is not
   /// MPI_THREAD_MULTIPLE, or if the program and this library have two different MPI libraries; errc::not_permitted unless MPI is
-  /// initialised
+  /// initialised; errc::communicator_broken if NCCL or RCCL refuses
   explicit Communicator(const World& world, const CommunicatorOptions& options = {});
+  /// One communicator for each of several devices of this process, in their order: rank i is of device i. Engine::ccl only. Operations that
+  /// need each other have to be in a together(). @throws errc::invalid_argument if a device is named twice or none is; else as the
+  /// constructor
+  [[nodiscard]] static std::vector<Communicator> of_devices(std::span<const Device> devices, const CommunicatorOptions& options = {});
   ///@{ The other object is moved-from afterwards.
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&&) noexcept = default;
@@ -67,10 +94,14 @@ class Communicator {
 
   [[nodiscard]] int rank() const;  ///< of this process, from 0
   [[nodiscard]] int size() const;  ///< how many processes
+  /// What moves the data: mpi or ccl.
+  [[nodiscard]] Engine engine() const;
   /// CommunicatorOptions::name.
   [[nodiscard]] const char* name() const;
   /// The communicator of the processes that give the same `color`, ordered by `key`, then by rank. All processes have to call it. It waits
-  /// for the other processes, but not for operations in streams. @throws errc::invalid_argument for a negative color
+  /// for the other processes; with Engine::mpi not for operations in streams, with Engine::ccl for those of the device's communicators.
+  /// Communicators of one process each need a thread of their own for it. @throws errc::invalid_argument for a negative color;
+  /// errc::not_permitted inside together()
   [[nodiscard]] Communicator split(int color, int key = 0) const;
 
   /// Each element of `out` becomes the reduction of all processes' elements there in `in`, on every process.
@@ -153,15 +184,28 @@ class Communicator {
     run_group(stream, all.steps_);
   }
 
+  /// Calls `function()`, and then enqueues at once what it has enqueued on communicators of Engine::ccl: needed for communicators of
+  /// several devices of one process, which would wait for each other else. If the function throws, nothing is enqueued. Operations of
+  /// Engine::mpi are enqueued by their own calls. @throws errc::not_permitted inside another together() of the thread
+  template <class F>
+  static void together(F&& function) {
+    detail::Together all;
+    std::forward<F>(function)();
+    all.enqueue();
+  }
+
   /// Throws the error that broke the communicator, if it is broken.
   void check() const;
-  /// Breaks the communicator here. Operations that have not begun end without doing anything, and so do those that wait for other
-  /// processes, if the communicator has a timeout. The others stay in MPI, which cannot be interrupted.
+  /// Breaks the communicator here. With Engine::ccl all its operations end. With Engine::mpi operations that have not begun end without
+  /// doing anything, and so do those that wait for other processes, if the communicator has a timeout. The others stay in MPI, which cannot
+  /// be interrupted.
   void abort() noexcept;
 
   /// The MPI communicator in which the operations run, as MPI_Comm_c2f() gives it: not for operations of the program's own, which would
-  /// meet them.
+  /// meet them. -1 with Engine::ccl.
   [[nodiscard]] int mpi_communicator() const;
+  /// The ncclComm_t of NCCL or RCCL, with the same rule. Null with Engine::mpi, and once the communicator is aborted.
+  [[nodiscard]] void* ccl_communicator() const;
 
  private:
   explicit Communicator(std::shared_ptr<detail::CommunicatorState> state) noexcept : state_{std::move(state)} {}

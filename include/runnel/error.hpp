@@ -30,6 +30,7 @@ enum class errc {
   pool_exhausted,          ///< a pool reached its limit
   function_failed,         ///< a function of the caller's threw: a host function, or one given to overlap(), see `OverlapError`
   timed_out,               ///< an operation of a communicator took longer than its timeout
+  peer_lost,               ///< another process of a communicator is gone, or cannot be reached
   communicator_broken,     ///< the communicator failed before, or just now
   unknown                  ///< the runtime gave a number that runnel does not know
 };

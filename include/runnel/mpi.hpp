@@ -42,6 +42,7 @@ namespace detail {
   MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, made.rank, MPI_INFO_NULL, &machine);
   MPI_Comm_rank(machine, &made.local_rank);
   MPI_Comm_free(&machine);
+  made.broadcast = [communicator](void* bytes, std::size_t count) { MPI_Bcast(bytes, static_cast<int>(count), MPI_BYTE, 0, communicator); };
   return made;
 }
 

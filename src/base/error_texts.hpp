@@ -15,7 +15,7 @@ struct ErrorText {
 };
 
 /// By code: the first row belongs to the code 1.
-inline constexpr std::array<ErrorText, 20> error_texts{{
+inline constexpr std::array<ErrorText, 21> error_texts{{
     {"no_device", "there is no device"},
     {"invalid_device", "there is no such device"},
     {"invalid_argument", "an argument is not valid"},
@@ -34,6 +34,7 @@ inline constexpr std::array<ErrorText, 20> error_texts{{
     {"pool_exhausted", "the pool is exhausted"},
     {"function_failed", "a function failed"},
     {"timed_out", "the time ran out"},
+    {"peer_lost", "another process is gone"},
     {"communicator_broken", "the communicator is broken"},
     {"unknown", "unknown error"},
 }};

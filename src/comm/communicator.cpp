@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/communicator.hpp>
 
-#include "comm/mpi_process.hpp"
+#include "comm/devices.hpp"
 #include "comm/state.hpp"
-#include "stream/slots.hpp"
 
 #include <runnel/error.hpp>
 #include <runnel/race_checker.hpp>
@@ -16,8 +15,6 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
-
-constexpr const char* making = "make a communicator";
 
 [[nodiscard]] bool do_overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
   const std::less<const void*> before;
@@ -58,26 +55,21 @@ void require_sizes(const CommunicatorState& state, const Transfer& step, const c
   }
 }
 
-/// Tells the race checker what the operation will read and write.
 void declare(const CommunicatorState& state, StreamRef stream, const Transfer& step) {
   const Blocks blocks = blocks_of(state, step);
   if (blocks.in > 0) stream.reads(step.in, blocks.in * blocks.count * step.element_size);
   if (blocks.out > 0) stream.writes(step.out, blocks.out * blocks.count * step.element_size);
 }
 
-void enqueue(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps) {
-  const char* const operation = operation_of(steps.front().verb);
-  require_mpi(operation);
-  if (state->is_broken()) state->check();
-  for (const Transfer& step : steps) require_valid(*state, step);
-  if (stream.is_capturing()) throw_error(errc::capture, operation, "MPI runs on the host, so that a graph cannot repeat it");
-  CommunicatingDevice& device = communicating_device(stream.device().ordinal());
-  Baton& baton = state->own_baton != nullptr ? *state->own_baton : device.baton;
-  baton.in_turn(stream, [&] {
-    if (is_checking())
-      for (const Transfer& step : steps) declare(*state, stream, step);
-    device.memory_is_the_hosts ? enqueue_task(state, stream, steps) : enqueue_staged(state, stream, steps);
-  });
+void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {
+  state.require_engine(operation_of(steps.front().verb));
+  state.check();
+  for (const Transfer& step : steps) require_valid(state, step);
+  state.enqueue(stream, steps);
+}
+
+void require_options(const CommunicatorOptions& options) {
+  if (options.timeout.count() < 0) throw_error(errc::invalid_argument, making_communicator, "the timeout is negative");
 }
 
 [[nodiscard]] CommunicatorState& living(const std::shared_ptr<CommunicatorState>& state, const char* operation) {
@@ -137,27 +129,23 @@ void require_valid(const CommunicatorState& state, const Transfer& step) {
     throw_error(errc::invalid_argument, operation, "input and output overlap");
 }
 
-CommunicatorState::CommunicatorState(MPI_Comm parent, const CommunicatorOptions& given) : options{given}, name{given.name} {
+void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {
+  if (is_checking())
+    for (const Transfer& step : steps) declare(state, stream, step);
+}
+
+CommunicatorState::CommunicatorState(const CommunicatorOptions& given) : options{given}, name{given.name} {
   options.name = name.c_str();
   options.checked = given.checked || is_checking();
   if (given.concurrent) own_baton = make_baton();
-  check_mpi(MPI_Comm_dup(parent, &operations), making);
-  check_mpi(MPI_Comm_dup(parent, &calls), making);
-  for (MPI_Comm each : {operations, calls}) check_mpi(MPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN), making);
-  MPI_Comm_rank(operations, &rank);
-  MPI_Comm_size(operations, &size);
 }
 
-CommunicatorState::~CommunicatorState() {
-  if (stager != nullptr) close_stager(*stager);
-  free_communicators(operations, calls);
-}
-
-void CommunicatorState::break_with(errc code, const char* operation, std::string reason) noexcept {
+bool CommunicatorState::break_with(errc code, const char* operation, std::string reason) noexcept {
   const std::lock_guard lock{breakage_lock_};
-  if (breakage_) return;
+  if (breakage_) return false;
   breakage_ = Breakage{code, operation, std::move(reason)};
   broken_.store(true, std::memory_order_release);
+  return true;
 }
 
 void CommunicatorState::check() const {
@@ -167,39 +155,37 @@ void CommunicatorState::check() const {
   throw_error(breakage_->code, breakage_->operation, reason.c_str());
 }
 
-void enqueue_task(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps) {
-  if (steps.size() == 1)
-    stream.launch_host_func([state, step = steps.front()] { run_in_mpi(*state, {&step, 1}); });
-  else
-    stream.launch_host_func([state, all = std::vector<Transfer>(steps.begin(), steps.end())] { run_in_mpi(*state, all); });
-}
-
 }  // namespace detail
 
 Communicator::Communicator(const World& world, const CommunicatorOptions& options) {
-  if (options.timeout.count() < 0) detail::throw_error(errc::invalid_argument, detail::making, "the timeout is negative");
-  if (world.mpi_communicator < 0)
-    detail::throw_error(errc::invalid_argument, detail::making, "the world names no MPI communicator: mpi::world() makes one that does");
-  detail::prepare_mpi(detail::making, world.mpi_library);
-  state_ = std::make_shared<detail::CommunicatorState>(MPI_Comm_f2c(world.mpi_communicator), options);
+  detail::require_options(options);
+  const bool is_ccl = options.engine == Engine::ccl || (options.engine == Engine::automatic && detail::has_ccl());
+  state_ = is_ccl ? detail::make_ccl_state(world, options) : detail::make_mpi_state(world, options);
+}
+
+std::vector<Communicator> Communicator::of_devices(std::span<const Device> devices, const CommunicatorOptions& options) {
+  detail::require_options(options);
+  std::vector<Communicator> made;
+  for (auto& each : detail::make_ccl_states(devices, options)) made.push_back(Communicator{std::move(each)});
+  return made;
 }
 
 int Communicator::rank() const { return detail::living(state_, "ask a communicator").rank; }
 int Communicator::size() const { return detail::living(state_, "ask a communicator").size; }
 const char* Communicator::name() const { return detail::living(state_, "ask a communicator").name.c_str(); }
-int Communicator::mpi_communicator() const { return MPI_Comm_c2f(detail::living(state_, "ask a communicator").operations); }
+Engine Communicator::engine() const {
+  return detail::living(state_, "ask a communicator").mpi_communicator < 0 ? Engine::ccl : Engine::mpi;
+}
+int Communicator::mpi_communicator() const { return detail::living(state_, "ask a communicator").mpi_communicator; }
+void* Communicator::ccl_communicator() const { return detail::living(state_, "ask a communicator").ccl_communicator; }
 
 Communicator Communicator::split(int color, int key) const {
   constexpr const char* operation = "split a communicator";
-  const detail::CommunicatorState& state = detail::living(state_, operation);
+  detail::CommunicatorState& state = detail::living(state_, operation);
   if (color < 0) detail::throw_error(errc::invalid_argument, operation, "the color is negative");
-  detail::require_mpi(operation);
+  state.require_engine(operation);
   state.check();
-  MPI_Comm part = MPI_COMM_NULL;
-  detail::check_mpi(MPI_Comm_split(state.calls, color, key, &part), operation);
-  auto made = std::make_shared<detail::CommunicatorState>(part, state.options);
-  MPI_Comm_free(&part);
-  return Communicator{std::move(made)};
+  return Communicator{state.split(color, key)};
 }
 
 void Communicator::barrier(StreamRef stream) const {
@@ -207,19 +193,24 @@ void Communicator::barrier(StreamRef stream) const {
 }
 
 void Communicator::run(StreamRef stream, const detail::Transfer& step) const {
-  static_cast<void>(detail::living(state_, "use a communicator"));
-  detail::enqueue(state_, stream, {&step, 1});
+  detail::enqueue(detail::living(state_, "use a communicator"), stream, {&step, 1});
 }
 
 void Communicator::run_group(StreamRef stream, const std::vector<detail::Transfer>& steps) const {
-  static_cast<void>(detail::living(state_, "use a communicator"));
-  if (!steps.empty()) detail::enqueue(state_, stream, steps);
+  detail::CommunicatorState& state = detail::living(state_, "use a communicator");
+  if (!steps.empty()) detail::enqueue(state, stream, steps);
 }
 
-void Communicator::check() const { detail::living(state_, "check a communicator").check(); }
+void Communicator::check() const {
+  detail::CommunicatorState& state = detail::living(state_, "check a communicator");
+  state.look_for_errors();
+  state.check();
+}
 
 void Communicator::abort() noexcept {
-  if (state_ != nullptr) state_->break_with(errc::communicator_broken, "use a communicator", "abort() was called");
+  if (state_ == nullptr) return;
+  state_->break_with(errc::communicator_broken, "use a communicator", "abort() was called");
+  state_->end_operations();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -2,45 +2,31 @@
 #include "comm/mpi_process.hpp"
 
 #include "base/immortal.hpp"
+#include "base/sync.hpp"
+#include "comm/devices.hpp"
 
-#include <runnel/device.hpp>
 #include <runnel/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <memory>
-#include <vector>
+#include <exception>
+#include <mutex>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t most_devices = 256;
-
 struct MpiProcess {
-  std::array<sync::Atomic<CommunicatingDevice*>, most_devices> devices{};
-  sync::Mutex lock;  // guards the following members, and every change of the others
-  std::vector<std::weak_ptr<Baton>> batons;
+  sync::Mutex lock;  // guards the following members, and every change of the last
   bool is_prepared = false;
   sync::Atomic<bool> is_finalized{false};
 };
 MpiProcess& process() { return immortal<MpiProcess>(); }
 
-/// All batons of the process.
-std::vector<std::shared_ptr<Baton>> living_batons() {
-  std::vector<std::shared_ptr<Baton>> found;
-  const std::lock_guard lock{process().lock};
-  for (const auto& each : process().batons)
-    if (auto baton = each.lock()) found.push_back(std::move(baton));
-  return found;
-}
-
 /// MPI_Finalize() calls this first. An operation that never gets its turn in its stream holds it for ever.
 int drain(MPI_Comm, int, void*, void*) {
   try {
-    for (const auto& device : process().devices)
-      if (CommunicatingDevice* const found = device.load(std::memory_order_acquire)) found->baton.wait();
-    for (const auto& baton : living_batons()) baton->wait();
+    wait_for_all_batons();
   } catch (const std::exception&) {  // a device that is lost runs nothing any more
   }
   const std::lock_guard lock{process().lock};
@@ -81,25 +67,6 @@ void require_same_library(const char* operation, const char* of_program) {
 }
 
 }  // namespace
-
-CommunicatingDevice& communicating_device(int ordinal) {
-  sync::Atomic<CommunicatingDevice*>& place = process().devices.at(static_cast<std::size_t>(ordinal));
-  if (CommunicatingDevice* const found = place.load(std::memory_order_acquire)) [[likely]]
-    return *found;
-  const bool memory_is_the_hosts = Device{ordinal}.hardware_queues() == 0;
-  const std::lock_guard lock{process().lock};
-  if (place.load(std::memory_order_relaxed) == nullptr)
-    place.store(new CommunicatingDevice{{}, memory_is_the_hosts}, std::memory_order_release);
-  return *place.load(std::memory_order_relaxed);
-}
-
-std::shared_ptr<Baton> make_baton() {
-  auto made = std::make_shared<Baton>();
-  const std::lock_guard lock{process().lock};
-  std::erase_if(process().batons, [](const auto& each) { return each.expired(); });
-  process().batons.push_back(made);
-  return made;
-}
 
 void prepare_mpi(const char* operation, const char* library_of_program) {
   int is_initialised = 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all communicators of a process share.
+/// MPI, as all communicators of a process share it.
 #pragma once
-
-#include "comm/state.hpp"
 
 #include <runnel/config.hpp>
 
@@ -11,15 +9,6 @@
 #include <string>
 
 namespace runnel::inline RUNNEL_ABI::detail {
-
-/// What is known of a device.
-struct CommunicatingDevice {
-  Baton baton;               // of its communicators
-  bool memory_is_the_hosts;  // its streams are threads, which can call MPI with it
-};
-[[nodiscard]] CommunicatingDevice& communicating_device(int ordinal);
-/// A baton for one communicator.
-[[nodiscard]] std::shared_ptr<Baton> make_baton();
 
 /// Before the first use of MPI. From then on MPI_Finalize() waits for all operations. @throws as Communicator's constructor
 void prepare_mpi(const char* operation, const char* library_of_program);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs operations in MPI.
 #include "comm/mpi_process.hpp"
-#include "comm/state.hpp"
+#include "comm/mpi_state.hpp"
 
 #include "base/announce.hpp"
 
@@ -144,7 +144,7 @@ struct Call {
 }
 
 /// The error of a call, in words that say what to look for.
-[[noreturn]] void fail(CommunicatorState& state, const char* operation, int result) {
+[[noreturn]] void fail(MpiState& state, const char* operation, int result) {
   int kind = MPI_ERR_OTHER;
   MPI_Error_class(result, &kind);
   std::string reason = text_of(result);
@@ -155,7 +155,7 @@ struct Call {
 }
 
 /// Why the time is over for an operation that began at `begin`. Breaks the communicator then.
-void require_time(CommunicatorState& state, const char* operation, sync::Clock::time_point begin) {
+void require_time(MpiState& state, const char* operation, sync::Clock::time_point begin) {
   state.check();
   const auto timeout = state.options.timeout;
   if (timeout.count() == 0 || sync::Clock::now() < begin + timeout) return;
@@ -166,7 +166,7 @@ void require_time(CommunicatorState& state, const char* operation, sync::Clock::
 
 /// Polls until all requests are complete. They are left to MPI if the time runs out or the communicator breaks. MPI_Waitall() of Open
 /// MPI 4.1 does not return if a message was too long.
-void finish(CommunicatorState& state, const char* operation, std::span<MPI_Request> requests, std::span<MPI_Status> statuses) {
+void finish(MpiState& state, const char* operation, std::span<MPI_Request> requests, std::span<MPI_Status> statuses) {
   const auto begin = sync::Clock::now();
   for (unsigned polls = 1;; ++polls) {
     bool are_over = true;
@@ -183,7 +183,7 @@ void finish(CommunicatorState& state, const char* operation, std::span<MPI_Reque
   }
 }
 
-void require_whole(CommunicatorState& state, const Call& call, const MPI_Status& status) {
+void require_whole(MpiState& state, const Call& call, const MPI_Status& status) {
   int received = 0;
   MPI_Get_count(&status, call.type, &received);
   if (received == call.count) return;
@@ -194,7 +194,7 @@ void require_whole(CommunicatorState& state, const Call& call, const MPI_Status&
 }
 
 /// Sends and receives, which do not wait for each other; or one call of another verb that may be given up.
-void run_together(CommunicatorState& state, std::span<const Transfer> steps) {
+void run_together(MpiState& state, std::span<const Transfer> steps) {
   std::vector<Call> calls;
   std::vector<MPI_Request> requests(steps.size(), MPI_REQUEST_NULL);
   std::vector<MPI_Status> statuses(steps.size());
@@ -208,7 +208,7 @@ void run_together(CommunicatorState& state, std::span<const Transfer> steps) {
     if (steps[i].verb == Verb::receive) require_whole(state, calls[i], statuses[i]);
 }
 
-void run_one(CommunicatorState& state, const Transfer& step) {
+void run_one(MpiState& state, const Transfer& step) {
   if (state.options.timeout.count() > 0) return run_together(state, {&step, 1});
   const Call call = call_of(state, step);
   MPI_Status status{};
@@ -233,13 +233,13 @@ void run_one(CommunicatorState& state, const Transfer& step) {
 }
 
 /// A step with one block of more elements than MPI can count.
-void run_in_parts(CommunicatorState& state, const Transfer& step) {
+void run_in_parts(MpiState& state, const Transfer& step) {
   const std::size_t count = blocks_of(state, step).count, most = most_of(step);
   for (std::size_t first = 0; first < count; first += most) run_one(state, part_of(step, first, std::min(most, count - first)));
 }
 
 /// The same for a step with a block for each process: as broadcasts, reductions or messages of one block each.
-void run_by_process(CommunicatorState& state, const Transfer& step) {
+void run_by_process(MpiState& state, const Transfer& step) {
   const Blocks blocks = blocks_of(state, step);
   const std::size_t bytes = blocks.count * step.element_size;
   const auto block = [&](Verb verb, int peer, const void* in, void* out) {
@@ -272,7 +272,7 @@ void run_by_process(CommunicatorState& state, const Transfer& step) {
 }
 
 /// Whether all processes gave the same arguments. @throws errc::invalid_argument on each of them
-void compare_arguments(CommunicatorState& state, const Transfer& step) {
+void compare_arguments(MpiState& state, const Transfer& step) {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   const bool has_root = step.verb == Verb::reduce || step.verb == Verb::broadcast;
   const std::array<std::int64_t, 5> own{number(step.verb), number(blocks_of(state, step).count),
@@ -293,7 +293,7 @@ void compare_arguments(CommunicatorState& state, const Transfer& step) {
   }
 }
 
-void run_step(CommunicatorState& state, const Transfer& step) {
+void run_step(MpiState& state, const Transfer& step) {
   const Blocks blocks = blocks_of(state, step);
   if (blocks.count <= most_of(step)) return run_one(state, step);
   blocks.in > 1 || blocks.out > 1 ? run_by_process(state, step) : run_in_parts(state, step);
@@ -301,7 +301,7 @@ void run_step(CommunicatorState& state, const Transfer& step) {
 
 }  // namespace
 
-void run_in_mpi(CommunicatorState& state, std::span<const Transfer> steps) try {
+void run_in_mpi(MpiState& state, std::span<const Transfer> steps) try {
   state.check();
   for (const Transfer& step : steps) {
     const Blocks blocks = blocks_of(state, step);

@@ -4,7 +4,7 @@
 ///
 /// The stream and a thread that calls MPI tell each other by two numbers in pinned memory how far they are, and the calling thread waits
 /// for nothing. Only where streams cannot wait for numbers, host functions do, which a runtime may run one at a time.
-#include "comm/state.hpp"
+#include "comm/mpi_state.hpp"
 
 #include "base/polling.hpp"
 #include "stream/slots.hpp"
@@ -95,7 +95,7 @@ struct Route {
 }
 
 struct Job {
-  std::shared_ptr<CommunicatorState> state;
+  std::shared_ptr<MpiState> state;
   std::shared_ptr<PinnedBuffer<std::byte>> ring;
   std::vector<Route> routes;
   std::size_t pieces;
@@ -112,7 +112,7 @@ class Stager : public std::enable_shared_from_this<Stager> {
  public:
   Stager() : numbers_{64U} { std::fill(numbers_.begin(), numbers_.end(), 0U); }
   /// Requires: no other thread is in this function.
-  void enqueue(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps);
+  void enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
   /// No more operations will follow.
   void close() noexcept;
 
@@ -261,7 +261,7 @@ void Stager::enqueue_pieces(const Job& job) {
   }
 }
 
-void Stager::enqueue(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps) {
+void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps) {
   std::size_t bytes = 0;
   std::vector<Route> routes = routes_of(*state, steps, bytes);
   require_ring(bytes);
@@ -283,7 +283,7 @@ void Stager::enqueue(const std::shared_ptr<CommunicatorState>& state, StreamRef 
   }
 }
 
-void enqueue_staged(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps) {
+void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps) {
   const std::lock_guard lock{state->stager_lock};
   if (state->stager == nullptr) state->stager = std::make_shared<Stager>();
   state->stager->enqueue(state, stream, steps);

@@ -1,55 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A communicator as its operations see it.
+/// A communicator as its operations see it, whatever engine runs them.
 #pragma once
 
 #include "base/sync.hpp"
+#include "comm/baton.hpp"
 
 #include <runnel/communicator.hpp>
-#include <runnel/event.hpp>
 
-#include <mpi.h>
-
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
-
-/// The order of operations of different streams: each one waits for the one before. Waits only where the stream changes.
-class Baton {
- public:
-  /// Calls `enqueue()`, which may enqueue work on the stream, behind the operations of other streams so far.
-  template <class F>
-  void in_turn(StreamRef stream, F enqueue) {
-    const std::lock_guard lock{mutex_};
-    if (last_ != 0 && last_ != stream.id()) stream.wait_event(done_);
-    if (unrecorded_ && *unrecorded_ != stream) stream.wait_stream(*unrecorded_);
-    unrecorded_ = stream;  // if the next line but one fails
-    enqueue();
-    stream.record_event(done_);
-    unrecorded_.reset();
-    last_ = stream.id();
-  }
-  /// Holds the calling thread until the operations so far have ended.
-  void wait() {
-    const std::lock_guard lock{mutex_};
-    if (last_ != 0) done_.synchronize();
-  }
-
- private:
-  sync::Mutex mutex_;
-  Event done_;
-  std::uint64_t last_ = 0;               // the stream that has recorded `done_`
-  std::optional<StreamRef> unrecorded_;  // has an operation that `done_` does not stand for
-};
 
 /// Why a communicator is broken.
 struct Breakage {
@@ -58,31 +24,36 @@ struct Breakage {
   std::string reason;
 };
 
-class Stager;
-/// No operations will follow: its thread ends after the last one.
-void close_stager(Stager& stager) noexcept;
-
-struct CommunicatorState {
-  CommunicatorState(MPI_Comm parent, const CommunicatorOptions& given);
+/// What an engine implements.
+struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
+  explicit CommunicatorState(const CommunicatorOptions& given);
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
-  ~CommunicatorState();
+  virtual ~CommunicatorState() = default;
+
+  /// @throws if the engine has ended
+  virtual void require_engine(const char* operation) const = 0;
+  /// Enqueues sends and receives that do not wait for each other, or a single step of another verb. Requires: the steps are valid.
+  virtual void enqueue(StreamRef stream, std::span<const Transfer> steps) = 0;
+  /// As Communicator::split(). Requires: the color is not negative.
+  [[nodiscard]] virtual std::shared_ptr<CommunicatorState> split(int color, int key) = 0;
+  /// Ends what can be ended. Requires: the communicator is broken.
+  virtual void end_operations() noexcept {}
+  /// Looks for errors that no operation has met.
+  virtual void look_for_errors() {}
 
   [[nodiscard]] bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
-  /// The first reason stays.
-  void break_with(errc code, const char* operation, std::string reason) noexcept;
+  /// The first reason stays. Returns whether this is the first one.
+  bool break_with(errc code, const char* operation, std::string reason) noexcept;
   /// @throws the reason, if the communicator is broken
   void check() const;
 
   CommunicatorOptions options;
   std::string name;
   int rank = 0, size = 1;
-  // Both are the communicator's own, so that the program's messages do not meet them. Operations run in the first one; what the calling
-  // thread does itself in the other one, because MPI allows no two operations of all ranks in one communicator at the same time.
-  MPI_Comm operations = MPI_COMM_NULL, calls = MPI_COMM_NULL;
-  std::shared_ptr<Baton> own_baton;  // only with CommunicatorOptions::concurrent
-  sync::Mutex stager_lock;
-  std::shared_ptr<Stager> stager;  // made by the first operation that needs it
+  std::shared_ptr<Baton> own_baton;               // only with CommunicatorOptions::concurrent
+  int mpi_communicator = -1;                      // of Engine::mpi
+  sync::Atomic<void*> ccl_communicator{nullptr};  // of Engine::ccl; null once it is aborted
 
  private:
   sync::Atomic<bool> broken_{false};
@@ -90,8 +61,18 @@ struct CommunicatorState {
   std::optional<Breakage> breakage_;
 };
 
-/// MPI counts with int: it gets at most so many elements, or bytes, in a call. What is larger is divided. Tests make it small.
-extern constinit std::size_t most_elements_in_mpi;
+///@{ Make a communicator of all processes of the world. @throws errc::not_supported if this build is without the engine, and as
+/// Communicator's constructor
+[[nodiscard]] std::shared_ptr<CommunicatorState> make_mpi_state(const World& world, const CommunicatorOptions& options);
+[[nodiscard]] std::shared_ptr<CommunicatorState> make_ccl_state(const World& world, const CommunicatorOptions& options);
+///@}
+/// As Communicator::of_devices().
+[[nodiscard]] std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device> devices,
+                                                                              const CommunicatorOptions& options);
+/// Whether this build has Engine::ccl.
+[[nodiscard]] bool has_ccl() noexcept;
+/// For errors of the functions above.
+inline constexpr const char* making_communicator = "make a communicator";
 
 template <class P>
 [[nodiscard]] P* at(P* begin, std::size_t bytes) noexcept {
@@ -99,12 +80,10 @@ template <class P>
   return begin == nullptr ? nullptr : static_cast<Byte*>(begin) + bytes;
 }
 
-/// Runs some steps in MPI, as one: sends and receives that do not wait for each other, or a single step of another verb. The memory belongs
-/// to the host. Holds the calling thread. @throws the reason, and the communicator is broken then
-void run_in_mpi(CommunicatorState& state, std::span<const Transfer> steps);
-
 /// Checks the arguments, before anything is enqueued.
 void require_valid(const CommunicatorState& state, const Transfer& step);
+/// Tells the race checker what the operation will read and write, if it is on.
+void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps);
 /// For error texts: "run all_reduce".
 [[nodiscard]] const char* operation_of(Verb verb) noexcept;
 /// How many blocks there are in the memory that is read, and in the memory that is written, on this process.
@@ -113,10 +92,5 @@ struct Blocks {
   std::size_t count;  // elements of each
 };
 [[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Transfer& step) noexcept;
-
-/// Enqueues the steps as one task, for devices whose memory is the host's.
-void enqueue_task(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps);
-/// Enqueues the steps by way of pinned memory, and a thread that calls MPI.
-void enqueue_staged(const std::shared_ptr<CommunicatorState>& state, StreamRef stream, std::span<const Transfer> steps);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 struct StandinView {
   long calls;
@@ -43,4 +44,6 @@ void standin_watch(StandinWatcher watcher);
 std::uint64_t standin_stream_number(void* stream);
 /// Enqueues a kernel that does nothing for some microseconds. The name must live as long as the process. Returns a status.
 int standin_run_kernel(void* stream, const char* name);
+/// The same for a kernel that does `run()`, for each launch if the stream is being captured.
+int standin_run_work(void* stream, const char* name, const std::function<void()>& run);
 }

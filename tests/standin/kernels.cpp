@@ -22,7 +22,7 @@ std::uint64_t standin_stream_number(void* stream) {
   return found == nullptr ? 0 : found->id;
 }
 
-int standin_run_kernel(void* stream, const char* name) {
+int standin_run_work(void* stream, const char* name, const std::function<void()>& run) {
   const Lock lock{engine().mutex};
   const StreamPtr found = state().stream(static_cast<vendor::StreamHandle>(stream));
   if (found == nullptr) return vendor::invalid_handle;
@@ -31,9 +31,13 @@ int standin_run_kernel(void* stream, const char* name) {
   operation->kind = Kind::kernel;
   operation->name = name;
   operation->opaque = true;
-  operation->run = [] { std::this_thread::sleep_for(std::chrono::microseconds{50}); };
+  operation->run = run;
   engine().submit(*found, std::move(operation));
   return vendor::ok;
+}
+
+int standin_run_kernel(void* stream, const char* name) {
+  return standin_run_work(stream, name, [] { std::this_thread::sleep_for(std::chrono::microseconds{50}); });
 }
 
 }  // extern "C"

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a library of collective operations on devices must provide. As in detail/backend.hpp each function makes one call, returns a status
+/// and touches no state of runnel. Only the component comm uses it.
+#pragma once
+
+#include <runnel/error.hpp>
+#include <runnel/native.hpp>
+
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI::ccl {
+
+using status = int;  ///< the library's own number
+inline constexpr status ok = 0;
+using Handle = void*;  ///< a communicator
+
+/// Names a communicator that is to be made.
+struct UniqueId {
+  char bytes[128];
+};
+enum class Type { bytes, int8, uint8, int32, uint32, int64, uint64, float32, float64 };
+enum class Reduction { sum, product, min, max };
+
+status make_unique_id(UniqueId& id) noexcept;
+/// Of the current device. Waits for the other ranks.
+status init_rank(Handle& made, int size, const UniqueId& id, int rank) noexcept;
+/// A communicator for each of the devices.
+status init_all(Handle* made, int count, const int* devices) noexcept;
+status destroy(Handle communicator) noexcept;
+/// Ends its operations, and destroys it.
+status abort(Handle communicator) noexcept;
+/// The error that an operation has met, or ok.
+status async_error(Handle communicator, status& error) noexcept;
+
+status group_start() noexcept;
+status group_end() noexcept;
+///@{ Counts are of elements. That of reduce_scatter is the output's, that of all_gather the input's.
+status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, Handle communicator,
+                  native::stream stream) noexcept;
+status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root, Handle communicator,
+              native::stream stream) noexcept;
+status reduce_scatter(const void* in, void* out, std::size_t count, Type type, Reduction how, Handle communicator,
+                      native::stream stream) noexcept;
+status broadcast(const void* in, void* out, std::size_t count, Type type, int root, Handle communicator, native::stream stream) noexcept;
+status all_gather(const void* in, void* out, std::size_t count, Type type, Handle communicator, native::stream stream) noexcept;
+status send(const void* in, std::size_t count, Type type, int peer, Handle communicator, native::stream stream) noexcept;
+status receive(void* out, std::size_t count, Type type, int peer, Handle communicator, native::stream stream) noexcept;
+///@}
+
+errc classify(status s) noexcept;
+/// Whether the status says that work goes on.
+bool is_in_progress(status s) noexcept;
+const char* error_text(status s) noexcept;
+/// What the library says of the last error of the process; "" if it says nothing.
+const char* last_error() noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::ccl

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A communicator over a library of collective operations on devices.
+#pragma once
+
+#include "base/ccl.hpp"
+#include "comm/state.hpp"
+
+#include <runnel/device.hpp>
+#include <runnel/memory.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct CclState final : CommunicatorState {
+  /// Takes over a communicator of the library's.
+  CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank, int ranks);
+  ~CclState() override;
+
+  void require_engine(const char*) const override {}
+  void enqueue(StreamRef stream, std::span<const Transfer> steps) override;
+  [[nodiscard]] std::shared_ptr<CommunicatorState> split(int color, int key) override;
+  void end_operations() noexcept override;
+  void look_for_errors() override;
+
+  [[nodiscard]] std::shared_ptr<CclState> self() { return std::static_pointer_cast<CclState>(shared_from_this()); }
+  [[nodiscard]] Baton& baton();
+  /// If the communicator breaks, the next synchronize() of the stream throws the reason.
+  void note_use(StreamRef stream);
+  /// Breaks the communicator, and tells the streams. Returns whether it was whole.
+  bool fail(errc code, const char* operation, const std::string& reason) noexcept;
+  /// Gives the steps to the library. Requires: `calls` is held; the current device is the communicator's.
+  [[nodiscard]] ccl::status post(StreamRef stream, std::span<const Transfer> steps) const noexcept;
+  /// @throws the reason why the library refused, and the communicator is broken then
+  void check_call(ccl::status status, const char* operation);
+  /// Runs an operation of all ranks, and waits for it: the library connects the ranks in the first one.
+  void connect();
+  void enqueue_connection();
+  void wait_for_connection();
+
+  const Device device;
+  // Held in calls of the library with the communicator. A call that does not return is ended by an abort, which does not wait long for it.
+  sync::Mutex calls;
+
+ private:
+  void tell_streams() noexcept;
+  [[nodiscard]] std::vector<std::byte> gather(const void* own, std::size_t bytes);
+
+  const Stream stream_;                 // for operations of the communicator's own
+  DeviceBuffer<std::uint32_t> number_;  // what a barrier reduces
+  sync::Mutex uses_lock_;
+  std::vector<StreamRef> uses_;
+};
+
+/// What the operation of a verb is to the library: one call, or several. Requires: as CclState::post().
+[[nodiscard]] ccl::status post_step(const CommunicatorState& state, const Transfer& step, ccl::Handle communicator, native::stream stream,
+                                    void* number) noexcept;
+/// @throws errc::not_supported for a reduction that the library does not have
+void require_supported(const Transfer& step);
+
+/// An operation that may take too long.
+struct Watched {
+  std::shared_ptr<CclState> state;
+  const char* operation;
+  Event begin{}, end{};
+  std::optional<sync::Clock::time_point> since{};  // when its turn in the stream was seen
+};
+/// Before an operation, if the communicator has a timeout: records its begin.
+[[nodiscard]] std::optional<Watched> begin_watch(CclState& state, StreamRef stream, const char* operation);
+/// After it. From then on a thread looks after the operation.
+void end_watch(std::optional<Watched> watched, StreamRef stream);
+
+///@{ All communicators of the process. An abort of one would wait for the operations of the others.
+void enlist(CclState& state);
+void delist(CclState& state) noexcept;
+///@}
+/// Breaks the communicator, and aborts all communicators of the process.
+void fail_all(CclState& state, errc code, const char* operation, const std::string& reason) noexcept;
+/// Aborts communicators that are broken, on a thread that may hang.
+void abort_in_background(std::vector<std::shared_ptr<CclState>> broken) noexcept;
+/// Destroys the library's communicator once its operations have ended, on a thread that may hang.
+void destroy_in_background(ccl::Handle communicator, Device device, std::shared_ptr<Baton> own_baton,
+                           DeviceBuffer<std::uint32_t> number) noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/together.hpp"
+
+#include <runnel/error.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+using Item = Together::Operations::Item;
+
+/// The operations of one baton. They run in the first one's stream, because the library posts them all before any of them has an event that
+/// another stream could wait for.
+struct Lane {
+  StreamRef leader;
+  std::vector<StreamRef> others = {};
+  std::optional<Baton::Turn> turn = {};
+};
+/// In the order of the batons' addresses, in which all threads take their turns.
+using Lanes = std::map<Baton*, Lane, std::less<>>;
+
+[[nodiscard]] Lanes lanes_of(const std::vector<Item>& items) {
+  Lanes lanes;
+  for (const Item& item : items) {
+    if (item.stream.is_capturing()) continue;
+    Lane& lane = lanes.try_emplace(&item.state->baton(), Lane{item.stream}).first->second;
+    if (lane.leader != item.stream && std::find(lane.others.begin(), lane.others.end(), item.stream) == lane.others.end())
+      lane.others.push_back(item.stream);
+  }
+  return lanes;
+}
+
+[[nodiscard]] StreamRef stream_of(const Item& item, const Lanes& lanes) {
+  return item.stream.is_capturing() ? item.stream : lanes.at(&item.state->baton()).leader;
+}
+
+/// In the order of the communicators' addresses, in which all threads take these locks.
+[[nodiscard]] std::vector<std::unique_lock<sync::Mutex>> lock_calls(const std::vector<Item>& items) {
+  std::vector<CclState*> states;
+  for (const Item& item : items) states.push_back(item.state.get());
+  std::sort(states.begin(), states.end(), std::less<>{});
+  states.erase(std::unique(states.begin(), states.end()), states.end());
+  std::vector<std::unique_lock<sync::Mutex>> locks;
+  for (CclState* const each : states) locks.emplace_back(each->calls);
+  return locks;
+}
+
+/// @throws the error of the library. A communicator whose operation was not posted is broken, as the others are: their ranks wait for it.
+void post_all(const std::vector<Item>& items, const Lanes& lanes) {
+  const auto locks = lock_calls(items);
+  for (const Item& item : items)
+    if (item.state->ccl_communicator == nullptr) item.state->check();
+  ccl::status status = ccl::group_start();
+  for (const Item& item : items)
+    if (status == ccl::ok) status = item.state->post(stream_of(item, lanes), item.steps);
+  const ccl::status end = ccl::group_end();
+  if (status == ccl::ok) status = end;
+  if (status == ccl::ok) return;
+  for (const Item& item : items) {
+    try {
+      item.state->check_call(status, operation_of(item.steps.front().verb));
+    } catch (const Error&) {
+      if (&item == &items.back()) throw;
+    }
+  }
+}
+
+thread_local constinit Together::Operations* operations_of_this_thread = nullptr;
+
+}  // namespace
+
+Together::Operations* Together::Operations::of_this_thread() noexcept { return operations_of_this_thread; }
+void Together::Operations::set_of_this_thread(Operations* operations) noexcept { operations_of_this_thread = operations; }
+
+Together::Together() : operations_{std::make_unique<Operations>()} {
+  if (Operations::of_this_thread() != nullptr)
+    throw_error(errc::not_permitted, "enqueue operations together", "another together() of this thread is under way");
+  Operations::set_of_this_thread(operations_.get());
+}
+
+Together::~Together() {
+  if (operations_ != nullptr) Operations::set_of_this_thread(nullptr);
+}
+
+void Together::enqueue() {
+  Operations::set_of_this_thread(nullptr);
+  const auto operations = std::exchange(operations_, nullptr);
+  const std::vector<Item>& items = operations->items;
+  if (items.empty()) return;
+  Lanes lanes = lanes_of(items);
+  for (auto& [baton, lane] : lanes) {
+    lane.turn.emplace(*baton, lane.leader);
+    for (const StreamRef other : lane.others) lane.leader.wait_stream(other);
+  }
+  std::vector<std::pair<std::optional<Watched>, StreamRef>> watched;
+  for (const Item& item : items) {
+    const StreamRef stream = stream_of(item, lanes);
+    item.state->note_use(item.stream);
+    item.state->note_use(stream);
+    if (item.stream.is_capturing()) continue;
+    declare_accesses(*item.state, stream, item.steps);
+    watched.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)), stream);
+  }
+  post_all(items, lanes);
+  for (auto& [each, stream] : watched) end_watch(std::move(each), stream);
+  for (auto& [baton, lane] : lanes) {
+    lane.turn->end();
+    for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/meeting_file.hpp"
+
+#include "base/sync.hpp"
+
+#include <runnel/error.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+constexpr const char* meeting = "meet the other processes";
+
+[[nodiscard]] std::string new_number() {
+  std::random_device random;
+  std::ostringstream text;
+  text << std::hex << random() << random() << random() << 'p' << getpid();
+  return text.str();
+}
+
+/// The words of a file; none if there is no such file.
+[[nodiscard]] std::vector<std::string> read(const std::string& path) {
+  std::ifstream file{path};
+  return {std::istream_iterator<std::string>{file}, {}};
+}
+
+void write(const std::string& path, const std::string& text) {
+  const std::string beside = path + "." + new_number();
+  {
+    std::ofstream file{beside};
+    file << text << '\n';
+  }
+  // Not written, or not whole: nobody must see it.
+  if (std::ifstream file{beside}; !file || std::string{std::istreambuf_iterator<char>{file}, {}} != text + "\n")
+    errno = errno != 0 ? errno : EIO;
+  else if (std::rename(beside.c_str(), path.c_str()) == 0)
+    return;
+  const std::string reason = "cannot write " + path + ": " + std::strerror(errno);
+  std::remove(beside.c_str());
+  throw_error(errc::not_permitted, meeting, reason.c_str());
+}
+
+[[nodiscard]] std::string hexadecimal(const void* bytes, std::size_t count) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (const auto* byte = static_cast<const unsigned char*>(bytes); count > 0; --count, ++byte) {
+    text += digits[*byte / 16];
+    text += digits[*byte % 16];
+  }
+  return text;
+}
+
+[[nodiscard]] bool read_hexadecimal(const std::string& text, void* bytes, std::size_t count) {
+  if (text.size() != 2 * count) return false;
+  const auto digit = [](char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; };
+  for (std::size_t i = 0; i < count; ++i)
+    static_cast<unsigned char*>(bytes)[i] = static_cast<unsigned char>(digit(text[2 * i]) * 16 + digit(text[2 * i + 1]));
+  return true;
+}
+
+/// Polls until `done()`. @throws errc::timed_out with the reason that `what()` gives
+template <class F, class G>
+void await(std::chrono::milliseconds patience, F done, G what) {
+  for (const auto end = sync::Clock::now() + patience; !done(); sync::sleep_for(std::chrono::milliseconds{2}))
+    if (sync::Clock::now() >= end) throw_error(errc::timed_out, meeting, what().c_str());
+}
+
+}  // namespace
+
+void MeetingFile::broadcast(void* bytes, std::size_t count) const {
+  if (size_ > 1) rank_ == 0 ? give(bytes, count) : take(bytes, count);
+}
+
+void MeetingFile::give(const void* bytes, std::size_t count) const {
+  const std::string own = new_number(), content = hexadecimal(bytes, count);
+  std::vector<std::string> written;
+  int absent = 0;
+  const auto all_have_it = [&] {
+    std::vector<std::string> numbers;
+    int answers = 0;
+    for (int rank = 1; rank < size_; ++rank) {
+      // The number, and then process 0's: another one's is of an earlier meeting.
+      const auto words = read(path_of(rank));
+      if (words.empty() || (words.size() > 1 && words[1] != own)) return absent = rank, false;
+      numbers.push_back(words[0]);
+      answers += words.size() > 1;
+    }
+    if (answers == size_ - 1) return true;
+    if (numbers == written) return false;
+    std::string text = own;
+    text.append(" ").append(content);
+    for (const std::string& each : numbers) text.append(" ").append(each);
+    write(path_, text);
+    written = numbers;
+    return false;
+  };
+  await(patience_, all_have_it,
+        [&] { return written.empty() ? "process " + std::to_string(absent) + " did not come" : "a process did not read " + path_; });
+  std::remove(path_.c_str());
+}
+
+void MeetingFile::take(void* bytes, std::size_t count) const {
+  const std::string own = new_number();
+  write(path_of(rank_), own);
+  const auto answer = [&] {
+    auto words = read(path_);
+    const std::size_t place = static_cast<std::size_t>(rank_) + 1;
+    return place < words.size() && words[place] == own ? words : std::vector<std::string>{};
+  };
+  std::vector<std::string> found;
+  await(
+      patience_, [&] { return !(found = answer()).empty(); }, [&] { return "process 0 did not write " + path_; });
+  if (!read_hexadecimal(found[1], bytes, count))
+    throw_error(errc::invalid_argument, meeting, "the processes do not agree about the number of bytes");
+  std::string text = own;
+  write(path_of(rank_), text.append(" ").append(found[0]));
+  await(
+      patience_, [&] { return answer().empty(); }, [&] { return "another process did not read " + path_; });
+  std::remove(path_of(rank_).c_str());
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

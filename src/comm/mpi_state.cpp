@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi_state.hpp"
+
+#include "comm/devices.hpp"
+#include "comm/mpi_process.hpp"
+
+#include <runnel/error.hpp>
+
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+std::shared_ptr<CommunicatorState> make_mpi_state(const World& world, const CommunicatorOptions& options) {
+  if (world.mpi_communicator < 0)
+    throw_error(errc::invalid_argument, making_communicator, "the world names no MPI communicator: mpi::world() makes one that does");
+  prepare_mpi(making_communicator, world.mpi_library);
+  return std::make_shared<MpiState>(MPI_Comm_f2c(world.mpi_communicator), options);
+}
+
+MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : CommunicatorState{given} {
+  check_mpi(MPI_Comm_dup(parent, &operations), making_communicator);
+  check_mpi(MPI_Comm_dup(parent, &calls), making_communicator);
+  for (MPI_Comm each : {operations, calls}) check_mpi(MPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN), making_communicator);
+  MPI_Comm_rank(operations, &rank);
+  MPI_Comm_size(operations, &size);
+  mpi_communicator = MPI_Comm_c2f(operations);
+}
+
+MpiState::~MpiState() {
+  if (stager != nullptr) close_stager(*stager);
+  free_communicators(operations, calls);
+}
+
+void MpiState::require_engine(const char* operation) const { require_mpi(operation); }
+
+void MpiState::enqueue(StreamRef stream, std::span<const Transfer> steps) {
+  if (stream.is_capturing())
+    throw_error(errc::capture, operation_of(steps.front().verb), "MPI runs on the host, so that a graph cannot repeat it");
+  const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
+  CommunicatingDevice& device = communicating_device(stream.device().ordinal());
+  Baton::Turn turn{own_baton != nullptr ? *own_baton : device.baton, stream};
+  declare_accesses(*this, stream, steps);
+  device.memory_is_the_hosts ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
+  turn.end();
+}
+
+std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(calls, color, key, &part), "split a communicator");
+  auto made = std::make_shared<MpiState>(part, options);
+  MPI_Comm_free(&part);
+  return made;
+}
+
+void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps) {
+  if (steps.size() == 1)
+    stream.launch_host_func([state, step = steps.front()] { run_in_mpi(*state, {&step, 1}); });
+  else
+    stream.launch_host_func([state, all = std::vector<Transfer>(steps.begin(), steps.end())] { run_in_mpi(*state, all); });
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A communicator over MPI.
+#pragma once
+
+#include "comm/state.hpp"
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+class Stager;
+/// No operations will follow: its thread ends after the last one.
+void close_stager(Stager& stager) noexcept;
+
+struct MpiState final : CommunicatorState {
+  MpiState(MPI_Comm parent, const CommunicatorOptions& given);
+  ~MpiState() override;
+
+  void require_engine(const char* operation) const override;
+  void enqueue(StreamRef stream, std::span<const Transfer> steps) override;
+  [[nodiscard]] std::shared_ptr<CommunicatorState> split(int color, int key) override;
+
+  // Both are the communicator's own, so that the program's messages do not meet them. Operations run in the first one; what the calling
+  // thread does itself in the other one, because MPI allows no two operations of all ranks in one communicator at the same time.
+  MPI_Comm operations = MPI_COMM_NULL, calls = MPI_COMM_NULL;
+  sync::Mutex stager_lock;
+  std::shared_ptr<Stager> stager;  // made by the first operation that needs it
+};
+
+/// MPI counts with int: it gets at most so many elements, or bytes, in a call. What is larger is divided. Tests make it small.
+extern constinit std::size_t most_elements_in_mpi;
+
+/// Runs some steps in MPI, as one: sends and receives that do not wait for each other, or a single step of another verb. The memory belongs
+/// to the host. Holds the calling thread. @throws the reason, and the communicator is broken then
+void run_in_mpi(MpiState& state, std::span<const Transfer> steps);
+
+/// Enqueues the steps as one task, for devices whose memory is the host's.
+void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
+/// Enqueues the steps by way of pinned memory, and a thread that calls MPI.
+void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

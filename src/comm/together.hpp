@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Operations of several communicators that are enqueued at once.
+#pragma once
+
+#include "comm/ccl_state.hpp"
+
+#include <runnel/communicator.hpp>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct Together::Operations {
+  /// Of the together() that the calling thread is in; null if it is in none.
+  [[nodiscard]] static Operations* of_this_thread() noexcept;
+  static void set_of_this_thread(Operations* operations) noexcept;
+
+  struct Item {
+    std::shared_ptr<CclState> state;
+    StreamRef stream;
+    std::vector<Transfer> steps;
+  };
+  void add(std::shared_ptr<CclState> state, StreamRef stream, std::span<const Transfer> steps) {
+    items.push_back({std::move(state), stream, {steps.begin(), steps.end()}});
+  }
+
+  std::vector<Item> items;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/// For a build without Engine::ccl.
+#include "comm/state.hpp"
+
+#include <runnel/error.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+[[noreturn]] void refuse() {
+  throw_error(errc::not_supported, making_communicator,
+              "this runnel was built without NCCL and RCCL: build it for CUDA or HIP with -Dccl=enabled, or use Engine::mpi");
+}
+}  // namespace
+
+bool has_ccl() noexcept { return false; }
+std::shared_ptr<CommunicatorState> make_ccl_state(const World&, const CommunicatorOptions&) { refuse(); }
+std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device>, const CommunicatorOptions&) { refuse(); }
+
+struct Together::Operations {};
+Together::Together() = default;
+Together::~Together() = default;
+void Together::enqueue() {}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

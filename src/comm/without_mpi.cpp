@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/// For a build without Engine::mpi.
+#include "comm/state.hpp"
+
+#include <runnel/error.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+std::shared_ptr<CommunicatorState> make_mpi_state(const World&, const CommunicatorOptions&) {
+  throw_error(errc::not_supported, making_communicator,
+              "this runnel was built without MPI: build it with -Dmpi=enabled, or use Engine::ccl");
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

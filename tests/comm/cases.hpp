@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <functional>
 #include <runnel/communicator.hpp>
-#include <runnel/mpi.hpp>
 #include <runnel/runnel.hpp>
 #include <string>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "../conformance/support.hpp"
+#include "engine.hpp"
 
 namespace comm {
 
@@ -34,6 +34,12 @@ class PrintFailures : public testing::EmptyTestEventListener {
   int rank_;
 };
 
+inline void print_failures_only(int rank) {
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  if (rank != 0) delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new PrintFailures{rank});
+}
+
 /// The text of the error that a call throws; "" if it throws nothing.
 template <class F>
 [[nodiscard]] std::string text_of(F f) {
@@ -50,7 +56,7 @@ class Communicators : public testing::Test {
  protected:
   void SetUp() override {
     if (runnel::Device::count() == 0) GTEST_SKIP() << "no device: " << runnel::Device::why_no_device();
-    MPI_Barrier(MPI_COMM_WORLD);
+    meet();
   }
   /// Elements of this process: `first`, `first + step`, ...
   template <class T>
@@ -80,7 +86,7 @@ class Communicators : public testing::Test {
     return made;
   }
 
-  const runnel::Communicator all{runnel::mpi::world()};
+  const runnel::Communicator all = make();
   const int rank = all.rank(), size = all.size();
   const std::size_t n = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
   const runnel::Stream stream;

@@ -11,12 +11,6 @@ using namespace runnel;
 
 class CommFaults : public Communicators {
  protected:
-  /// Whether it is so in any process.
-  [[nodiscard]] static bool any_process(bool here) {
-    int found = here ? 1 : 0;
-    MPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    return found != 0;
-  }
   /// Whether the call says that there is no memory. The program's own allocations throw a plain std::bad_alloc.
   template <class F>
   [[nodiscard]] static bool without_memory(F f) {
@@ -33,7 +27,7 @@ class CommFaults : public Communicators {
     bool happened = true;
     for (long number = 1; happened && number < 100; ++number) {
       SCOPED_TRACE(number);
-      const Communicator brief{mpi::world(), {.timeout = std::chrono::milliseconds{300}}};
+      const Communicator brief = make({.timeout = std::chrono::milliseconds{300}});
       bool found = false;
       {
         const conformance::AllocationFault fault{number};
@@ -94,7 +88,7 @@ TEST_F(CommFaults, ThreadsOfAProcessMayEnqueueAtTheSameTime) {
 TEST_F(CommFaults, CommunicatorsComeAndGo) {
   DeviceBuffer<int> values{100, stream};
   for (int round = 0; round < 30; ++round) {
-    const Communicator brief{mpi::world(), {.concurrent = round % 2 == 1}};
+    const Communicator brief = make({.concurrent = round % 2 == 1});
     const Communicator part = brief.split(round % 3);
     fill(stream, values, 1);
     part.all_reduce(stream, values);

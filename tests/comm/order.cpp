@@ -31,14 +31,14 @@ TEST_F(Order, TheCallReturnsWhileTheStreamIsHeldUp) {
   gate.close_on(stream);
   for (int i = 0; i < 3; ++i) all.all_reduce(stream, values);
   EXPECT_FALSE(stream.query());
-  MPI_Barrier(MPI_COMM_WORLD);
+  meet();
   gate.open();
   EXPECT_EQ(on_host(values), std::vector<int>(values.size(), size * size * size));
 }
 
 /// Two communicators on two streams. On every second process one of the streams is late.
 TEST_F(Order, CommunicatorsOfSkewedStreamsDoNotCross) {
-  const Communicator other{mpi::world()};
+  const Communicator other = make();
   const Stream second;
   constexpr int rounds = 250;
   DeviceBuffer<int> a{8, stream}, b{8, second};
@@ -93,7 +93,7 @@ TEST_F(Order, ACommunicatorMayEndWithOperationsUnderWay) {
   Gate gate;
   gate.close_on(stream);
   {
-    const Communicator brief{mpi::world()};
+    const Communicator brief = make();
     brief.all_reduce(stream, values);
   }
   gate.open();
@@ -134,7 +134,7 @@ TEST_F(Order, ConcurrentCommunicatorsOfOneProcessEach) {
 TEST_F(Order, AConcurrentCommunicatorDoesNotWaitForOthers) {
   if (!Device::current().has_stream_memory_operations() && !conformance::streams_are_threads())
     GTEST_SKIP() << "the operation needs host functions, and the runtime may run one at a time";
-  const Communicator other{mpi::world(), {.concurrent = true}};
+  const Communicator other = make({.concurrent = true});
   const Stream second;
   DeviceBuffer<int> a{8, stream}, b{8, second};
   fill(stream, a, 1);
@@ -144,7 +144,7 @@ TEST_F(Order, AConcurrentCommunicatorDoesNotWaitForOthers) {
   all.all_reduce(stream, a);
   other.all_reduce(second, b);
   EXPECT_TRUE(second.synchronize_for(patience));
-  MPI_Barrier(MPI_COMM_WORLD);
+  meet();
   gate.open();
   EXPECT_EQ(on_host(a), std::vector<int>(8, size));
 }

@@ -188,7 +188,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* made, int size, ncclUniqueId id, int r
   if (API(GetDevice)(&device) != API(Success)) return ncclUnhandledCudaError;
   if (rank < 0 || rank >= size || group.depth > 0) return ncclInvalidArgument;
   standin::SharedFile place;
-  std::memcpy(&place, &id, sizeof place);
+  std::memcpy(static_cast<void*>(&place), &id, sizeof place);
   auto communicator = Communicator::join(place, rank, size);
   if (communicator == nullptr) return ncclSystemError;
   communicator->wait_for_all();

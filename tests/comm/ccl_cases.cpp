@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only NCCL and RCCL do, or refuse.
+#include <complex>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "cases.hpp"
+
+namespace comm {
+namespace {
+using namespace runnel;
+using namespace std::chrono_literals;
+
+class OverCcl : public Communicators {};
+
+TEST_F(OverCcl, TheEngineIsNamed) {
+  EXPECT_EQ(all.engine(), Engine::ccl);
+  EXPECT_EQ(Communicator(world()).engine(), Engine::ccl);  // automatic
+  EXPECT_NE(all.ccl_communicator(), nullptr);
+  EXPECT_EQ(all.mpi_communicator(), -1);
+}
+
+TEST_F(OverCcl, ReductionsThatTheLibraryDoesNotHaveAreRefused) {
+  DeviceBuffer<std::int16_t> small{4, stream};
+  EXPECT_EQ(code_of([&] { all.all_reduce(stream, small); }), errc::not_supported);
+  DeviceBuffer<std::complex<double>> complex{4, stream};
+  EXPECT_EQ(code_of([&] { all.all_reduce(stream, complex, Reduce::product); }), errc::not_supported);
+  EXPECT_EQ(code_of([] { return Communicator{World{}, {.engine = Engine::ccl, .checked = true}}; }), errc::not_supported);
+  EXPECT_EQ(code_of([] { return Communicator{World{.size = 2}, {.engine = Engine::ccl}}; }), errc::invalid_argument);
+}
+
+TEST_F(OverCcl, ACaptureRecordsOperations) {
+  DeviceBuffer<int> values{1000, stream};
+  const Graph graph = capture(stream, [&] {
+    fill(stream, values, rank + 1);
+    all.all_reduce(stream, values);
+    all.barrier(stream);
+  });
+  for (int round = 0; round < 3; ++round) {
+    fill(stream, values, -1);
+    graph.launch(stream);
+    EXPECT_EQ(on_host(values), std::vector<int>(1000, size * (size + 1) / 2));
+  }
+}
+
+TEST_F(OverCcl, OperationsOfTogetherAreOne) {
+  const Communicator other = make();
+  const Stream second;
+  DeviceBuffer<int> a{100, stream}, b{100, second};
+  fill(stream, a, 1);
+  fill(second, b, 2);
+  Communicator::together([&] {
+    all.all_reduce(stream, a);
+    other.all_reduce(second, b);
+    EXPECT_EQ(code_of([&] { all.broadcast(stream, a, size); }), errc::invalid_argument);
+  });
+  EXPECT_EQ(on_host(a), std::vector<int>(100, size));
+  stream.wait_stream(second);
+  EXPECT_EQ(on_host(b), std::vector<int>(100, 2 * size));
+}
+
+TEST_F(OverCcl, ATogetherWhoseFunctionThrowsEnqueuesNothing) {
+  DeviceBuffer<int> a{100, stream};
+  fill(stream, a, 1);
+  EXPECT_THROW(Communicator::together([&] {
+                 all.all_reduce(stream, a);
+                 throw 5;
+               }),
+               int);
+  EXPECT_EQ(on_host(a), std::vector<int>(100, 1));
+  Communicator::together([&] {
+    EXPECT_EQ(code_of([] { Communicator::together([] {}); }), errc::not_permitted);
+    EXPECT_EQ(code_of([&] { static_cast<void>(all.split(0)); }), errc::not_permitted);
+  });
+}
+
+TEST_F(OverCcl, DevicesOfOneProcess) {
+  const int count = Device::count();
+  if (count < 2) GTEST_SKIP() << "needs two devices";
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.emplace_back(i);
+  const auto each = Communicator::of_devices(devices);
+  std::vector<Stream> streams;
+  std::vector<DeviceBuffer<int>> values;
+  for (int i = 0; i < count; ++i) {
+    streams.emplace_back(devices[static_cast<std::size_t>(i)]);
+    values.emplace_back(1000, streams.back());
+    fill(streams.back(), values.back(), i + 1);
+  }
+  for (int round = 0; round < 20; ++round)
+    Communicator::together([&] {
+      for (std::size_t i = 0; i < each.size(); ++i) each[i].broadcast(streams[i], values[i], round % count);
+    });
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    EXPECT_EQ(each[i].rank(), static_cast<int>(i));
+    std::vector<int> found(1000);
+    copy(streams[i], found, values[i]);
+    streams[i].synchronize();
+    EXPECT_EQ(found, std::vector<int>(1000, 1));
+  }
+  EXPECT_EQ(code_of([&] { each[0].barrier(streams[1]); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Communicator::of_devices(std::vector{devices[0], devices[0]}); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Communicator::of_devices({}); }), errc::invalid_argument);
+}
+
+/// A timeout breaks all communicators of the process, and their streams say so.
+TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  const Communicator limited = make({.timeout = 100ms, .name = "solver"});
+  const Stream second;
+  DeviceBuffer<int> a{10, stream}, b{10, second};
+  if (rank != 0) {
+    const auto begin = std::chrono::steady_clock::now();
+    limited.all_reduce(stream, a);
+    all.all_reduce(second, b);  // without a timeout
+    const std::string found = text_of([&] { stream.synchronize(); });
+    EXPECT_NE(found.find("communicator 'solver': another process did not take part within the timeout of 100 ms"), std::string::npos)
+        << found;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+    EXPECT_EQ(code_of([&] { second.synchronize(); }), errc::communicator_broken);
+    EXPECT_EQ(code_of([&] { all.check(); }), errc::communicator_broken);
+    EXPECT_EQ(code_of([&] { limited.check(); }), errc::timed_out);
+    EXPECT_EQ(code_of([&] { static_cast<void>(limited.split(0)); }), errc::timed_out);
+    EXPECT_TRUE(conformance::eventually([&] { return all.ccl_communicator() == nullptr; }));
+    second.synchronize();
+  }
+  meet();
+}
+
+TEST_F(OverCcl, ATimeoutBeginsWhenTheStreamHasComeToTheOperation) {
+  const Communicator limited = make({.timeout = 200ms});
+  DeviceBuffer<int> a{10, stream};
+  fill(stream, a, 1);
+  Gate gate;
+  gate.close_on(stream);
+  limited.all_reduce(stream, a);
+  std::this_thread::sleep_for(400ms);
+  meet();
+  gate.open();
+  EXPECT_EQ(on_host(a), std::vector<int>(10, size));
+  limited.check();
+}
+
+TEST_F(OverCcl, FilesOfAnEarlierRunDoNoHarm) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  const std::string path = std::string{std::getenv("RUNNEL_WORLD_FILE")} + ".stale";
+  if (rank == 0) {
+    for (const std::string& file : {path, path + ".1"}) std::ofstream{file} << "1234 00ff 5678\n";
+    meet();
+  } else {
+    meet();
+  }
+  const World again = World::from_file(path, rank, size);
+  for (int round = 0; round < 3; ++round) {
+    int number = rank == 0 ? 40 + round : 0;
+    again.broadcast(&number, sizeof number);
+    EXPECT_EQ(number, 40 + round);
+  }
+  meet();
+  if (rank == 0) {
+    EXPECT_FALSE(std::ifstream{path}.good());
+    EXPECT_FALSE(std::ifstream{path + ".1"}.good());
+  }
+}
+
+TEST_F(OverCcl, WorldsThatMakeNoSenseAreNamed) {
+  EXPECT_EQ(code_of([] { return World::from_file("", 0, 1).size; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([] { return World::from_file("x", 2, 2).size; }), errc::invalid_argument);
+  const World alone = World::from_file(std::string{std::getenv("RUNNEL_WORLD_FILE")} + ".alone" + std::to_string(rank), 0, 2, 50ms);
+  int number = 0;
+  EXPECT_EQ(text_of([&] { alone.broadcast(&number, sizeof number); }),
+            "runnel: could not meet the other processes: process 1 did not come");
+  const World nowhere = World::from_file("/nowhere/at/all", 1, 2, 50ms);
+  EXPECT_EQ(code_of([&] { nowhere.broadcast(&number, sizeof number); }), errc::not_permitted);
+}
+
+TEST_F(OverCcl, EnvironmentsThatMakeNoSenseAreNamed) {
+  const char* const names[] = {"RANK", "WORLD_SIZE", "RUNNEL_WORLD_FILE"};
+  std::vector<std::string> before;
+  for (const char* each : names) before.emplace_back(std::getenv(each));
+  const auto expect = [](const char* text) {
+    EXPECT_EQ(text_of([] { static_cast<void>(World::from_environment()); }),
+              std::string{"runnel: could not find the processes of this program: "} + text);
+  };
+  setenv("RANK", "two", 1);
+  expect("RANK is no number: two");
+  setenv("RANK", "3", 1);
+  setenv("WORLD_SIZE", "2", 1);
+  expect("there is no process 3 of 2");
+  setenv("RANK", "1", 1);
+  unsetenv("RUNNEL_WORLD_FILE");
+  expect("RUNNEL_WORLD_FILE has to name a file in which the processes can meet");
+  unsetenv("WORLD_SIZE");
+  expect("WORLD_SIZE is not set");
+  unsetenv("RANK");
+  expect("no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
+  for (std::size_t i = 0; i < before.size(); ++i) setenv(names[i], before[i].c_str(), 1);
+}
+
+}  // namespace
+}  // namespace comm

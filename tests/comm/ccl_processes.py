@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the cases of ccl_process_cases.cpp over the stand-in libraries, and compares what all processes print. Prints TAP.
+
+usage: ccl_processes.py PROGRAM LIBRARY-PATH [TIMES]"""
+import os
+import subprocess
+import sys
+
+program, library_path, times = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
+launch = os.path.join(os.path.dirname(__file__), 'launch.py')
+LIMIT_S = 40
+REFUSED = 'runnel: could not make a communicator: '
+BROKEN = 'runnel: could not run all_reduce: '
+
+# Name, processes, settings of the stand-in, and what is printed; None: a process is killed, and the others print the line after it.
+CASES = [
+    ('die', 2, {}, ['an error in time']),
+    ('die', 3, {'STANDIN_CCL_ABORT_HANGS': '1'}, 2 * ['an error in time']),
+    ('just_return', 2, {}, 2 * ['done']),
+    ('just_return', 2, {'STANDIN_CCL_DESTROY_WAITS': '1'}, 2 * ['done']),
+    ('destroy', 2, {}, 2 * ['at once']),
+    ('destroy', 2, {'STANDIN_CCL_DESTROY_WAITS': '1', 'STANDIN_SCHEDULER': 'lazy'}, 2 * ['at once']),
+    ('fork_in_use', 1, {}, ['runnel: could not run all_reduce: this is a forked child', 'the child ended']),
+    ('make', 1, {'STANDIN_CCL_FAULT': 'call=1;code=2'}, [REFUSED + 'unhandled system error']),
+    ('make', 2, {'STANDIN_CCL_FAULT': 'call=1;code=2'}, 2 * [REFUSED + 'unhandled system error']),
+    ('make', 1, {'STANDIN_DEVICES': '0'}, None),
+    ('reduce', 1, {'STANDIN_CCL_FAULT': 'call=5;code=4'}, 2 * [BROKEN + 'invalid argument']),
+    ('reduce', 1, {'STANDIN_CCL_FAULT': 'operation=3;code=6'}, 2 * ['runnel: could not run an operation: remote process exited']),
+]
+
+
+def fault_of(name, processes, settings, expected):
+    environment = os.environ | {'LD_LIBRARY_PATH': library_path, 'RUNNEL_STANDIN': '1'} | settings
+    try:
+        done = subprocess.run([sys.executable, launch, '-n', str(processes), '--limit', str(LIMIT_S), program, name], capture_output=True,
+                              text=True, timeout=2 * LIMIT_S, env=environment)
+    except subprocess.TimeoutExpired:
+        return f'it still ran after {2 * LIMIT_S} s'
+    lines = sorted(done.stdout.splitlines())
+    ended = done.returncode == (9 if name == 'die' else 0) and not done.stderr
+    if ended and (lines == sorted(expected) if expected is not None else len(lines) == processes and lines[0].startswith('runnel: could not')):
+        return None
+    return f'it returned {done.returncode}:\n{done.stdout}{done.stderr}'
+
+
+print(f'1..{len(CASES)}')
+failed = 0
+for number, (name, processes, settings, expected) in enumerate(CASES, 1):
+    faults = [fault for _ in range(times) if (fault := fault_of(name, processes, settings, expected))]
+    failed += len(faults)
+    title = ' '.join([name.replace('_', ' '), f'{processes} processes', *(f'{key} {value}' for key, value in settings.items())])
+    print(f'{"not ok" if faults else "ok"} {number} - {title}, {times - len(faults)} of {times}', flush=True)
+    for line in '\n'.join(faults[:1]).splitlines():
+        print('# ' + line)
+sys.exit(1 if failed else 0)

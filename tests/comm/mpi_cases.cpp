@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only MPI does, or refuses.
+#include <runnel/mpi.hpp>
+
+#include "cases.hpp"
+
+namespace comm {
+namespace {
+using namespace runnel;
+using namespace std::chrono_literals;
+
+class OverMpi : public Communicators {};
+
+TEST_F(OverMpi, ACaptureRefusesAndGoesOn) {
+  DeviceBuffer<int> values{10, stream};
+  stream.synchronize();
+  std::error_code inside;
+  const Graph graph = capture(stream, [&] {
+    inside = code_of([&] { all.all_reduce(stream, values); });
+    fill(stream, values, 3);
+  });
+  EXPECT_EQ(inside, errc::capture);
+  graph.launch(stream);
+  EXPECT_EQ(on_host(values), std::vector<int>(10, 3));
+}
+
+TEST_F(OverMpi, AWorldWithoutMpi) {
+  EXPECT_EQ(code_of([] { const Communicator made{World{}, {.engine = Engine::mpi}}; }), errc::invalid_argument);
+  World other = mpi::world();
+  other.mpi_library = "Another MPI 1.0";
+  EXPECT_EQ(code_of([&] { const Communicator made{other, {.engine = Engine::mpi}}; }), errc::not_supported);
+  EXPECT_EQ(code_of([&] { const Communicator made = make({.timeout = -1ms}); }), errc::invalid_argument);
+}
+
+TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  const auto expect_refusal = [&](const char* what, auto call) {
+    const Communicator checked = make({.checked = true, .name = "halo"});
+    call(checked);
+    const std::string found = text_of([&] { stream.synchronize(); });
+    EXPECT_NE(found.find("communicator 'halo': the processes do not agree about " + std::string{what}), std::string::npos) << found;
+    EXPECT_EQ(code_of([&] { checked.barrier(stream); }), errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { checked.check(); }), errc::invalid_argument);
+  };
+  DeviceBuffer<int> values{10, stream};
+  DeviceBuffer<float> floats{10, stream};
+  const DeviceSpan<int> some = DeviceSpan<int>{values}.subspan(0, rank == 0 ? 5 : 10);
+  expect_refusal("the number of elements", [&](const Communicator& c) { c.all_reduce(stream, some); });
+  expect_refusal("the type of the elements",
+                 [&](const Communicator& c) { rank == 0 ? c.all_reduce(stream, values) : c.all_reduce(stream, floats); });
+  expect_refusal("the reduction", [&](const Communicator& c) { c.all_reduce(stream, values, rank == 0 ? Reduce::min : Reduce::max); });
+  expect_refusal("the root", [&](const Communicator& c) { c.broadcast(stream, values, rank == 0 ? 0 : 1); });
+  expect_refusal("the operation", [&](const Communicator& c) { rank == 0 ? c.barrier(stream) : c.broadcast(stream, values); });
+}
+
+TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  const Communicator brief = make();
+  DeviceBuffer<int> values{10, stream};
+  if (rank == 0) brief.send(stream, DeviceSpan<int>{values}.subspan(0, 5), 1);
+  if (rank == 1) {
+    brief.receive(stream, values, 0);
+    EXPECT_EQ(text_of([&] { stream.synchronize(); }),
+              "runnel: could not receive elements: process 0 sent 20 bytes of the 40 that were expected");
+  }
+  stream.synchronize();
+}
+
+TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  const Communicator brief = make();
+  DeviceBuffer<int> values{10, stream};
+  if (rank == 0) brief.send(stream, values, 1);
+  if (rank == 1) {
+    brief.receive(stream, DeviceSpan<int>{values}.subspan(0, 5), 0);
+    const std::string found = text_of([&] { stream.synchronize(); });
+    EXPECT_NE(found.find("the processes do not agree about the number of elements"), std::string::npos) << found;
+  }
+  stream.synchronize();
+}
+
+}  // namespace
+}  // namespace comm

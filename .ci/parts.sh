@@ -44,12 +44,12 @@ release=(
 . .ci/newcomer.sh
 
 # configure FOLDER OPTIONS...: a build folder under build-ci with these options. Parts share one by its name. A folder that is there with
-# other options is made anew, so that none of an earlier run stays. MPI may have been installed for another part.
+# other options is made anew, so that none of an earlier run stays. MPI and NCCL may have been installed for another part.
 configure() {
   local folder=build-ci/$1 wanted
   shift
-  set -- -Dmpi=disabled "$@"
-  wanted="${CXX:-} ${CUDA_PATH:-} $*"
+  set -- -Dmpi=disabled -Dccl=disabled "$@"
+  wanted="${CXX:-} ${CUDA_PATH:-} ${NCCL_PATH:-} $*"
   if [ ! -f "$folder/build.ninja" ] || [ "$(cat "$folder/options.txt" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$folder"
     meson setup "$folder" "$@"
@@ -229,13 +229,24 @@ find_cuda() {
   export CUDA_PATH
 }
 
+# find_nccl: NCCL_PATH as it is set, or the newest wheel, unpacked.
+find_nccl() {
+  [ -z "${NCCL_PATH:-}" ] || return 0
+  need python3-pip python3 -m pip --version
+  install_missing
+  local at=$PWD/build-ci/nccl-wheel
+  [ -d "$at/nvidia" ] || unpack_wheel "$at" nvidia-nccl-cu13
+  export NCCL_PATH=$at/nvidia/nccl
+}
+
 # What the stand-ins are put beneath. -O1: the warnings that come with optimisation, at half the time of -O2 with debug information.
 gpu_options=(-Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled -Dmpi=enabled)
 
 build_cuda() {
   need_mpi
   find_cuda
-  CXX=g++ configure cuda -Dgpu_backend=cuda "${gpu_options[@]}"
+  find_nccl
+  CXX=g++ configure cuda -Dgpu_backend=cuda "${gpu_options[@]}" -Dccl=enabled
   ninja -C build-ci/cuda
 }
 

@@ -3,7 +3,7 @@
 #
 #   runnel::runnel  the library, on one backend: the one that was asked for, else the default of this installation
 #   runnel::kokkos  it and Kokkos::kokkos, for <runnel/kokkos.hpp>; only where the component kokkos was asked for
-#   runnel::comm    it, its component comm and MPI::MPI_CXX, for <runnel/communicator.hpp>; only where the component comm was asked for
+#   runnel::comm    it and its component comm, with MPI::MPI_CXX if it was built with MPI, for <runnel/communicator.hpp>; only where the component comm was asked for
 #
 # A program has one backend, so several must not be asked for. All paths are relative to this file.
 include(CMakeFindDependencyMacro)
@@ -43,7 +43,6 @@ foreach(_runnel_name IN LISTS runnel_FIND_COMPONENTS)
     find_dependency(Kokkos)
     set(runnel_kokkos_FOUND TRUE)
   elseif(_runnel_name STREQUAL "comm")
-    find_dependency(MPI COMPONENTS CXX)
     set(runnel_comm_FOUND TRUE)
   elseif(runnel_FIND_REQUIRED_${_runnel_name})
     _runnel_refuse("runnel: there is no component ${_runnel_name}; components are cuda, hip, host, shared, static, kokkos, comm")
@@ -89,7 +88,7 @@ if(runnel_comm_FOUND AND NOT TARGET runnel::comm)
   else()
     set(runnel_comm_FOUND FALSE)
     if(runnel_FIND_REQUIRED_comm)
-      _runnel_refuse("runnel: the backend ${_runnel_backend} is installed without the component comm: build runnel with -Dmpi=enabled")
+      _runnel_refuse("runnel: the backend ${_runnel_backend} is installed without the component comm: build runnel with -Dmpi=enabled or -Dccl=enabled")
     endif()
   endif()
 endif()

@@ -45,7 +45,7 @@ void measure(const Row& row, bool prints) {
 }
 
 void measure_all() {
-  const Communicator all{mpi::world()};
+  const Communicator all{mpi::world(), {.engine = Engine::mpi}};
   const Stream stream;
   constexpr std::size_t most = std::size_t{2} << 20;
   DeviceBuffer<double> values{most, stream}, buffer{most, stream};  // on the host backend MPI can read both

@@ -4,6 +4,8 @@
 
 #include "comm/baton.hpp"
 
+#include <runnel/config.hpp>
+
 #include <memory>
 
 namespace runnel::inline RUNNEL_ABI::detail {

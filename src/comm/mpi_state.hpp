@@ -4,6 +4,8 @@
 
 #include "comm/state.hpp"
 
+#include <runnel/config.hpp>
+
 #include <mpi.h>
 
 #include <cstddef>

@@ -17,7 +17,8 @@ import tempfile
 import repository
 
 BLOCK = re.compile(r"^(?:<!-- (?:needs: (\w+)(?:; )?)?(?:given: (.*?))? ?-->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PRELUDE = """#include <runnel/foreign_stream.hpp>
+PRELUDE = """#include <runnel/communicator.hpp>
+#include <runnel/foreign_stream.hpp>
 #include <runnel/runnel.hpp>
 #include <array>
 #include <atomic>
@@ -74,7 +75,7 @@ struct Boundary {
 };
 """,
     "torch": "#include <ATen/ATen.h>\n#include <c10/cuda/CUDAStream.h>\n" + PRELUDE,
-    "mpi": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/communicator.hpp>\n#include <runnel/mpi.hpp>\n#include <runnel/runnel.hpp>"),
+    "mpi": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/mpi.hpp>\n#include <runnel/runnel.hpp>"),
     "stdexec": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/execution.hpp>\n#include <runnel/runnel.hpp>"),
 }
 

@@ -377,8 +377,8 @@ def expect_sum(installed, program):
 
 
 def need_comm(installed):
-    if not (installed.include / 'runnel/communicator.hpp').exists():
-        raise Skip('the component comm was not built')
+    if not (installed.include / 'runnel/mpi.hpp').exists():
+        raise Skip('the component comm was not built, or without MPI')
 
 
 def comm_pkg_config(installed, scratch):

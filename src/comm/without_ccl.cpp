@@ -8,7 +8,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 [[noreturn]] void refuse() {
   throw_error(errc::not_supported, making_communicator,
-              "this runnel was built without NCCL and RCCL: build it for CUDA or HIP with -Dccl=enabled, or use Engine::mpi");
+              "this runnel was built without NCCL and RCCL: build it for GPUs with -Dccl=enabled, or use Engine::mpi");
 }
 }  // namespace
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only MPI does, or refuses.
+#include <optional>
 #include <runnel/mpi.hpp>
 
 #include "cases.hpp"
@@ -77,6 +78,26 @@ TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
     EXPECT_NE(found.find("the processes do not agree about the number of elements"), std::string::npos) << found;
   }
   stream.synchronize();
+}
+
+/// MPI is how the processes of the other engine meet.
+TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
+  if (conformance::streams_are_threads()) {
+    EXPECT_EQ(code_of([] { return Communicator{world(), {.engine = Engine::ccl}}; }), errc::not_supported);
+    return;
+  }
+  std::optional<Communicator> other;
+  const std::error_code code = code_of([&] { other.emplace(world(), CommunicatorOptions{.engine = Engine::ccl}); });
+  if (code == errc::not_supported) GTEST_SKIP() << "built without NCCL";
+  ASSERT_EQ(code, conformance::nothing_thrown);
+  EXPECT_EQ(other->engine(), Engine::ccl);
+  EXPECT_EQ(other->rank(), rank);
+  auto values = on_device(std::vector<int>(1000, 1));
+  for (int round = 0; round < 3; ++round) {
+    other->all_reduce(stream, values);
+    all.all_reduce(stream, values, Reduce::max);
+  }
+  EXPECT_EQ(on_host(values), std::vector<int>(1000, size * size * size));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -163,8 +164,8 @@ void CclState::note_use(StreamRef stream) {
   uses_.push_back(stream);
 }
 
-bool CclState::fail(errc code, const char* operation, const std::string& reason) noexcept {
-  if (!break_with(code, operation, reason)) return false;
+bool CclState::fail(errc code, const char* operation, std::string reason) {
+  if (!break_with(code, operation, std::move(reason))) return false;
   tell_streams();
   return true;
 }
@@ -183,14 +184,14 @@ void CclState::check_call(ccl::status status, const char* operation) {
     return;
   if (is_broken()) check();  // an abort has ended the call
   const std::string reason = reason_of(status);
-  break_with(ccl::classify(status), operation, reason);
-  end_operations();
+  if (break_with(ccl::classify(status), operation, reason)) end_operations();
   check();
 }
 
-void CclState::end_operations() noexcept {
+void CclState::end_operations() noexcept try {
   tell_streams();
   abort_in_background({self()});
+} catch (const std::bad_alloc&) {  // the operations stay as they are
 }
 
 void CclState::look_for_errors() {

@@ -33,7 +33,7 @@ struct CclState final : CommunicatorState {
   /// If the communicator breaks, the next synchronize() of the stream throws the reason.
   void note_use(StreamRef stream);
   /// Breaks the communicator, and tells the streams. Returns whether it was whole.
-  bool fail(errc code, const char* operation, const std::string& reason) noexcept;
+  bool fail(errc code, const char* operation, std::string reason);
   /// Gives the steps to the library. Requires: `calls` is held; the current device is the communicator's.
   [[nodiscard]] ccl::status post(StreamRef stream, std::span<const Transfer> steps) const noexcept;
   /// @throws the reason why the library refused, and the communicator is broken then

@@ -64,18 +64,15 @@ template <class F>
   return found;
 }
 
-/// Takes the handles, and aborts them in one group: an abort alone waits for operations of the others.
+/// In one group: an abort alone waits for operations of the others.
 void abort_all(const std::vector<std::shared_ptr<CclState>>& broken) noexcept {
-  std::vector<ccl::Handle> handles;
+  static_cast<void>(ccl::group_start());
   for (const auto& each : broken) {
     // A thread that is in a call of the library leaves it soon, or only because of the abort.
     std::unique_lock lock{each->calls, std::defer_lock};
     static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
-    if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr)) handles.push_back(handle);
+    if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr)) static_cast<void>(ccl::abort(handle));
   }
-  if (handles.empty()) return;
-  static_cast<void>(ccl::group_start());
-  for (const ccl::Handle each : handles) static_cast<void>(ccl::abort(each));
   static_cast<void>(ccl::group_end());
 }
 
@@ -170,12 +167,14 @@ void fail_all(CclState& state, errc code, const char* operation, const std::stri
       each->fail(errc::communicator_broken, "use a communicator", "another communicator failed, and all of the process were aborted");
   abort_in_background(std::move(all));
 } catch (const std::bad_alloc&) {
-  state.end_operations();
+  if (state.break_with(code, operation, {})) state.end_operations();
 }
 
-void abort_in_background(std::vector<std::shared_ptr<CclState>> broken) noexcept {
+void abort_in_background(std::vector<std::shared_ptr<CclState>> broken) noexcept try {
   const auto shared = std::make_shared<std::vector<std::shared_ptr<CclState>>>(std::move(broken));
   if (!run_in_background([shared] { abort_all(*shared); })) abort_all(*shared);
+} catch (const std::bad_alloc&) {
+  abort_all(broken);
 }
 
 void destroy_in_background(ccl::Handle communicator, Device device, std::shared_ptr<Baton> own_baton,

@@ -209,8 +209,7 @@ void Communicator::check() const {
 
 void Communicator::abort() noexcept {
   if (state_ == nullptr) return;
-  state_->break_with(errc::communicator_broken, "use a communicator", "abort() was called");
-  state_->end_operations();
+  if (state_->break_with(errc::communicator_broken, "use a communicator", "abort() was called")) state_->end_operations();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -38,15 +38,10 @@ constexpr const char* meeting = "meet the other processes";
 
 void write(const std::string& path, const std::string& text) {
   const std::string beside = path + "." + new_number();
-  {
-    std::ofstream file{beside};
-    file << text << '\n';
-  }
-  // Not written, or not whole: nobody must see it.
-  if (std::ifstream file{beside}; !file || std::string{std::istreambuf_iterator<char>{file}, {}} != text + "\n")
-    errno = errno != 0 ? errno : EIO;
-  else if (std::rename(beside.c_str(), path.c_str()) == 0)
-    return;
+  std::ofstream file{beside};
+  file << text << '\n';
+  file.close();
+  if (file.good() && std::rename(beside.c_str(), path.c_str()) == 0) return;
   const std::string reason = "cannot write " + path + ": " + std::strerror(errno);
   std::remove(beside.c_str());
   throw_error(errc::not_permitted, meeting, reason.c_str());

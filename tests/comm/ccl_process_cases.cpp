@@ -110,8 +110,8 @@ void make() {
   say_error([] { const Communicator all{world(), options()}; });
 }
 
-void reduce() {
-  const Communicator all{world(), options(60s)};
+void reduce(std::chrono::milliseconds timeout) {
+  const Communicator all{world(), options(timeout)};
   const Stream stream;
   DeviceBuffer<int> values{10, stream};
   say_error([&] {
@@ -134,6 +134,7 @@ int main(int, char** argv) {
   if (is("destroy")) destroy();
   if (is("fork_in_use")) fork_in_use();
   if (is("make")) make();
-  if (is("reduce")) reduce();
+  if (is("reduce")) reduce(0ms);
+  if (is("reduce_with_timeout")) reduce(60s);
   if (is("environment")) environment();
 }

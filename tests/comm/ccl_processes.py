@@ -29,7 +29,7 @@ CASES = [
     # The vendor's own library, without a driver.
     ('make', 2, {'LD_LIBRARY_PATH': library_path.rpartition(':')[2]}, None),
     ('reduce', 1, {'STANDIN_CCL_FAULT': 'call=5;code=4'}, 2 * [BROKEN + 'invalid argument']),
-    ('reduce', 1, {'STANDIN_CCL_FAULT': 'operation=3;code=6'}, 2 * ['runnel: could not run an operation: remote process exited']),
+    ('reduce_with_timeout', 1, {'STANDIN_CCL_FAULT': 'operation=3;code=6'}, 2 * ['runnel: could not run an operation: remote process exited']),
 ]
 
 

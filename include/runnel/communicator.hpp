@@ -22,7 +22,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// What moves the data.
 enum class Engine {
-  automatic,  ///< ccl on GPUs where runnel was built with it, else mpi
+  automatic,  ///< ccl on GPUs where runnel was built with it, else mpi; also mpi if processes of MPI share a device
   mpi,        ///< MPI, on every backend; several processes may share a device
   ccl         ///< NCCL on CUDA, RCCL on HIP: the device itself, whose operations can be captured. A device for each process
 };

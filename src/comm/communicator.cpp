@@ -159,7 +159,8 @@ void CommunicatorState::check() const {
 
 Communicator::Communicator(const World& world, const CommunicatorOptions& options) {
   detail::require_options(options);
-  const bool is_ccl = options.engine == Engine::ccl || (options.engine == Engine::automatic && detail::has_ccl());
+  const bool is_ccl =
+      options.engine == Engine::ccl || (options.engine == Engine::automatic && detail::has_ccl() && !detail::do_share_devices(world));
   state_ = is_ccl ? detail::make_ccl_state(world, options) : detail::make_mpi_state(world, options);
 }
 

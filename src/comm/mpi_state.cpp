@@ -4,8 +4,11 @@
 #include "comm/devices.hpp"
 #include "comm/mpi_process.hpp"
 
+#include <runnel/device.hpp>
 #include <runnel/error.hpp>
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -15,6 +18,20 @@ std::shared_ptr<CommunicatorState> make_mpi_state(const World& world, const Comm
     throw_error(errc::invalid_argument, making_communicator, "the world names no MPI communicator: mpi::world() makes one that does");
   prepare_mpi(making_communicator, world.mpi_library);
   return std::make_shared<MpiState>(MPI_Comm_f2c(world.mpi_communicator), options);
+}
+
+bool do_share_devices(const World& world) {
+  if (world.mpi_communicator < 0) return false;
+  prepare_mpi(making_communicator, world.mpi_library);
+  using Name = std::array<char, 64>;
+  Name own{};
+  Device::current().uuid().copy(own.data(), own.size());
+  std::vector<Name> all(static_cast<std::size_t>(world.size));
+  constexpr int bytes = static_cast<int>(sizeof own);
+  check_mpi(MPI_Allgather(own.data(), bytes, MPI_CHAR, all.data(), bytes, MPI_CHAR, MPI_Comm_f2c(world.mpi_communicator)),
+            making_communicator);
+  std::sort(all.begin(), all.end());
+  return std::adjacent_find(all.begin(), all.end()) != all.end();
 }
 
 MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : CommunicatorState{given} {

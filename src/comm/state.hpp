@@ -69,6 +69,9 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
 /// As Communicator::of_devices().
 [[nodiscard]] std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device> devices,
                                                                               const CommunicatorOptions& options);
+/// Whether two processes of the world have the same current device, which NCCL and RCCL refuse. Without MPI it is not known, and false. All
+/// processes have to call this.
+[[nodiscard]] bool do_share_devices(const World& world);
 /// Whether this build has Engine::ccl.
 [[nodiscard]] bool has_ccl() noexcept;
 /// For errors of the functions above.

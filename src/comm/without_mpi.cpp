@@ -11,4 +11,6 @@ std::shared_ptr<CommunicatorState> make_mpi_state(const World&, const Communicat
               "this runnel was built without MPI: build it with -Dmpi=enabled, or use Engine::ccl");
 }
 
+bool do_share_devices(const World&) { return false; }
+
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only MPI does, or refuses.
+#include <cstdlib>
 #include <optional>
 #include <runnel/mpi.hpp>
 
@@ -80,12 +81,23 @@ TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
   stream.synchronize();
 }
 
+/// The processes have the same current device, or a device of the stand-in that has the same name.
+TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  const Communicator made{world()};
+  EXPECT_EQ(made.engine(), Engine::mpi);
+  auto values = on_device(std::vector<int>(10, 1));
+  made.all_reduce(stream, values);
+  EXPECT_EQ(on_host(values), std::vector<int>(10, size));
+}
+
 /// MPI is how the processes of the other engine meet.
 TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
   if (conformance::streams_are_threads()) {
     EXPECT_EQ(code_of([] { return Communicator{world(), {.engine = Engine::ccl}}; }), errc::not_supported);
     return;
   }
+  if (std::getenv("RUNNEL_STANDIN") == nullptr && size > 1) GTEST_SKIP() << "NCCL refuses two processes on one device";
   std::optional<Communicator> other;
   const std::error_code code = code_of([&] { other.emplace(world(), CommunicatorOptions{.engine = Engine::ccl}); });
   if (code == errc::not_supported) GTEST_SKIP() << "built without NCCL";

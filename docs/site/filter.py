@@ -19,6 +19,7 @@ LIST = '## All pages'  # in the index: the pages below it are the guides, in thi
 # Types that users do not name, and what the reference shows in their place.
 SHOWN = [
     (r'template <execution_space E = DefaultSpace, [\w:]+<E> F>', 'template <execution_space E = DefaultSpace, class F>'),
+    (r'detail::uses_device_memory E', 'execution_space E'),
     (r'detail::\w+(?:<[^<>]*>)? (?=\w+[,>])', 'class '),
     (r'requires detail::.*', ''),
     (r'std::type_identity_t<detail::element_of<To>>', 'auto'),

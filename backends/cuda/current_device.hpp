@@ -59,7 +59,7 @@ class PrimaryContexts {
  private:
   using CurrentContext = int(void**);
 
-  /// Nobody is told of a failure: the runtime knows the current device, too.
+  /// A failure is not reported: the runtime is asked instead.
   template <class Function>
   [[nodiscard]] static bool find(Function*& function, const char* name) noexcept {
     const cudaError_t e = find_in_driver(function, name);
@@ -67,7 +67,7 @@ class PrimaryContexts {
     return function != nullptr;
   }
 
-  static constexpr unsigned most_others = 100;  // a program that works with contexts of its own is not slowed down for ever
+  static constexpr unsigned most_others = 100;  // bounds the cost for a program that makes contexts of its own
   std::atomic<CurrentContext*> ask_{nullptr};
   std::atomic<unsigned> others_met_{0};
   std::array<std::atomic<void*>, 8> noted_{};  // as many devices as a machine usually has: device() looks through all of them

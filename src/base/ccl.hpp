@@ -14,7 +14,7 @@ using status = int;  ///< the library's own number
 inline constexpr status ok = 0;
 using Handle = void*;  ///< a communicator
 
-/// Names a communicator that is to be made.
+/// Identifies a new communicator to all its ranks.
 struct UniqueId {
   char bytes[128];
 };

@@ -37,7 +37,7 @@ void require_options_of_ccl(const CommunicatorOptions& options) {
                 "operations of NCCL and RCCL run on the device, where nothing compares their arguments: leave out `checked`");
 }
 
-/// What process 0 tells the others.
+/// What process 0 sends to the others.
 struct Invitation {
   ccl::status status;
   ccl::UniqueId id;

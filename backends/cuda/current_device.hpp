@@ -84,4 +84,9 @@ inline cudaError_t cuda_get_device(int* device) noexcept {
   return e;
 }
 
+/// Does nothing if the device is current already: a guard sets it at its end, whatever other code has done meanwhile.
+inline cudaError_t cuda_set_device(int device) noexcept {
+  return device >= 0 && primary_contexts.device() == device ? cudaSuccess : cudaSetDevice(device);
+}
+
 }  // namespace runnel::inline RUNNEL_ABI::rt

@@ -56,7 +56,7 @@ inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECT
 inline constexpr int hardware_queues_default = 8;
 inline constexpr auto get_device_count = &cudaGetDeviceCount;
 inline constexpr auto get_device = &cuda_get_device;
-inline constexpr auto set_device = &cudaSetDevice;
+inline constexpr auto set_device = &cuda_set_device;
 // The runtime has no call for the name alone.
 inline error device_name(char* text, std::size_t size, int device) noexcept {
   cudaDeviceProp properties{};

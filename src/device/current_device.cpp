@@ -96,10 +96,7 @@ void change_current_device(int device, const char* operation) {
 
 void restore_current_device(int device) noexcept {
   if (is_forked_child()) return;  // forget_current_device() stays in effect
-  if (!in_host_function && !single_device() && release_mode() == Release::now) {
-    int found = -1;
-    if (!succeeded_or_forget(backend::get_device(found)) || found != device) set_device_back(device);
-  }
+  if (!in_host_function && !single_device() && release_mode() == Release::now) set_device_back(device);
   note_device(device);
 }
 

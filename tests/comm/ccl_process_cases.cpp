@@ -13,24 +13,16 @@
 #include <system_error>
 #include <thread>
 
+#include "say_error.hpp"
+
 using namespace runnel;
+using comm::say_error;
 using namespace std::chrono_literals;
 
 namespace {
 
 World world() { return World::from_environment(); }
 CommunicatorOptions options(std::chrono::milliseconds timeout = 0ms) { return {.engine = Engine::ccl, .timeout = timeout}; }
-
-/// Prints the error that a call throws.
-template <class F>
-void say_error(F f) {
-  try {
-    f();
-    std::puts("no error");
-  } catch (const Error& error) {
-    std::puts(error.what());
-  }
-}
 
 /// One process dies; the others wait for it. Then they can end as ever.
 void die() {

@@ -11,7 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "say_error.hpp"
+
 using namespace runnel;
+using comm::say_error;
 
 namespace {
 
@@ -24,17 +27,6 @@ void begin(int wanted = MPI_THREAD_MULTIPLE) {
   int level = 0;
   MPI_Init_thread(nullptr, nullptr, wanted, &level);
 }
-/// Prints the error that a call throws.
-template <class F>
-void say_error(F f) {
-  try {
-    f();
-    std::puts("no error");
-  } catch (const Error& error) {
-    std::puts(error.what());
-  }
-}
-
 void without_mpi() {
   say_error([] { static_cast<void>(mpi::world()); });
 }

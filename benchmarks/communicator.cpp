@@ -47,9 +47,10 @@ void measure(const Row& row, bool prints) {
 void measure_all() {
   const Communicator all{mpi::world(), {.engine = Engine::mpi}};
   const Stream stream;
-  constexpr std::size_t most = std::size_t{2} << 20;
-  DeviceBuffer<double> values{most, stream}, buffer{most, stream};  // on the host backend MPI can read both
-  fill(stream, values, 1.0);
+  constexpr std::size_t most = std::size_t{8} << 20;
+  PinnedBuffer<double> values{most};  // MPI may not be able to read a device's memory
+  DeviceBuffer<double> buffer{most, stream}, spare{most, stream};
+  std::fill_n(values.data(), most, 1.0);
   fill(stream, buffer, 1.0);
   stream.synchronize();
   const auto raw = [&](std::size_t count, int calls) {
@@ -74,7 +75,20 @@ void measure_all() {
           prints);
   measure({"all_reduce, 64 KiB, 200 in a row", 200, raw(8192, 200), ours(8192, 200)}, prints);
   measure({"all_reduce, 1 MiB, 50 in a row", 50, raw(131072, 50), ours(131072, 50)}, prints);
-  measure({"all_reduce, 16 MiB, 5 in a row", 5, raw(most, 5), ours(most, 5)}, prints);
+  measure({"all_reduce, 16 MiB, 5 in a row", 5, raw(most / 4, 5), ours(most / 4, 5)}, prints);
+  measure({"all_reduce, 64 MiB, 2 in a row", 2, raw(most, 2), ours(most, 2)}, prints);
+  // Values of a device have to pass its link, in both directions at once.
+  const PinnedBuffer<double> sent{most};
+  const Stream other;
+  std::vector<double> copied;
+  for (int turn = 0; turn < turns; ++turn)
+    copied.push_back(microseconds([&] {
+      copy(stream, values, buffer);
+      copy(other, spare, sent);
+      stream.synchronize();
+      other.synchronize();
+    }));
+  if (prints) std::printf("%-40s runnel %.2f us\n", "64 MiB, copied to the host and back", median(copied));
 
   // Behind work that has not ended, the call only enqueues.
   std::vector<double> held;

@@ -113,7 +113,7 @@ void DeviceRun::start_copy(std::size_t n) noexcept try {
   if (start_error_ != nullptr) return;
   copies_started_ = n + 1;
   here.chunk.emplace(plan_.describe(chunk, first, *plan_.items));
-  copy_in(here, buffers_[n], steps_of(n).in);
+  arrive(here, buffers_[n], steps_of(n).in);
 } catch (...) {
   start_error_ = std::current_exception();
 }
@@ -193,6 +193,12 @@ void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamR
   }
 }
 
+/// Copies the chunk in. The event is recorded at once: on the stream there may be copies of later chunks soon, for which nothing has to wait.
+void DeviceRun::arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
+  copy_in(here, buffers, stream);
+  if (by_step_) stream.record_event(here.arrived);
+}
+
 void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream, const OverlapFunction& function) const {
   const OverlapChunk& chunk = *here.chunk;
   std::vector<void*> in;
@@ -244,13 +250,12 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   if (before != nullptr && !by_step_ && steps_of(n - buffers_.size()).in != step.in) step.in.wait_event(before->returned);
   record_mark(here.marks, &Marks::arriving, step.in);
   if (n >= copies_started_)
-    copy_in(here, buffers, step.in);
+    arrive(here, buffers, step.in);
   else if (n + 1 == copies_started_ && start_error_ != nullptr)
     std::rethrow_exception(start_error_);
   record_mark(here.marks, &Marks::arrived, step.in);
 
   if (by_step_) {
-    step.in.record_event(here.arrived);
     step.compute.wait_event(here.arrived);
     if (before != nullptr && buffers.out) step.compute.wait_event(before->returned);
   }

@@ -96,6 +96,7 @@ class DeviceRun {
   void match_clocks(OverlapClock::time_point start);
   [[nodiscard]] const OverlapPlace* previous_user(std::size_t n) const noexcept;
   void copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const;
+  void arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const;
   void compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream, const OverlapFunction& function) const;
   void copy_out(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const;
   void submit_copy_out(std::size_t n);

@@ -404,6 +404,24 @@ TEST_F(Hooks, AreRefusedTheLibrary) {
   EXPECT_TRUE(runs(stream));  // the thread may use it again
 }
 
+// Otherwise the first chunk's function would wait for the copies of the chunks behind it.
+TEST_F(Hooks, TellThatOverlapRecordsAnEventBehindEachCopyIn) {
+  const PinnedBuffer<int> in(8 * 1024);
+  PinnedBuffer<int> out(in.size());
+  set_hook(remember);
+  overlap(in, out, {.chunk = 1024, .in_flight = 4, .strategy = OverlapStrategy::copy_compute_copy},
+          [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> to) { fill(stream, to, 1); });
+  set_hook(nullptr);
+  const std::uint64_t first = all(HookKind::copy).front().event.stream;
+  std::vector<HookKind> calls;  // of the stream that copies in
+  for (const Told& each : told)
+    if (each.event.stream == first && each.event.phase == HookPhase::after &&
+        (each.event.kind == HookKind::copy || each.event.kind == HookKind::event_recorded))
+      calls.push_back(each.event.kind);
+  ASSERT_EQ(calls.size(), 16U);
+  for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i], i % 2 == 0 ? HookKind::copy : HookKind::event_recorded) << i;
+}
+
 TEST_F(Hooks, AreToldByFourThreads) {
   constexpr int threads = 4, copies = 50;
   set_hook(remember);

@@ -193,7 +193,8 @@ void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamR
   }
 }
 
-/// Copies the chunk in. The event is recorded at once: on the stream there may be copies of later chunks soon, for which nothing has to wait.
+/// Copies the chunk in. The event is recorded at once: on the stream there may be copies of later chunks soon, for which nothing has to
+/// wait.
 void DeviceRun::arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
   copy_in(here, buffers, stream);
   if (by_step_) stream.record_event(here.arrived);

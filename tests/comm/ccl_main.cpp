@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators over NCCL or RCCL, in several processes: launch.py -n 4 ccl_tests. Each process runs the same cases in the same order.
 #include "cases.hpp"
+#include "own_device.hpp"
 
 namespace comm {
 
@@ -32,6 +33,7 @@ bool any_process(bool here) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  use_own_device(comm::world());
   comm::print_failures_only(comm::world().rank);
   return RUN_ALL_TESTS();
 }

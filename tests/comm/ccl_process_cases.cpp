@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "own_device.hpp"
 #include "say_error.hpp"
 
 using namespace runnel;
@@ -21,7 +22,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-World world() { return World::from_environment(); }
+World world() {
+  World found = World::from_environment();
+  use_own_device(found);
+  return found;
+}
 CommunicatorOptions options(std::chrono::milliseconds timeout = 0ms) { return {.engine = Engine::ccl, .timeout = timeout}; }
 
 /// One process dies; the others wait for it. Then they can end as ever.

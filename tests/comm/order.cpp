@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations belong to streams, and those of different streams run in the order of their calls.
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "cases.hpp"
@@ -90,12 +91,11 @@ TEST_F(Order, AStreamMayEndWithAnOperationInIt) {
 TEST_F(Order, ACommunicatorMayEndWithOperationsUnderWay) {
   DeviceBuffer<int> values{1000, stream};
   fill(stream, values, 1);
+  std::optional<Communicator> brief{make()};  // which may wait for all work of the device
   Gate gate;
   gate.close_on(stream);
-  {
-    const Communicator brief = make();
-    brief.all_reduce(stream, values);
-  }
+  brief->all_reduce(stream, values);
+  brief.reset();
   gate.open();
   EXPECT_EQ(on_host(values), std::vector<int>(1000, size));
 }

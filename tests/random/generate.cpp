@@ -53,7 +53,8 @@ class Generator {
 
   /// The sizes on which the route of a copy depends lie on both sides of 32 KiB and of 256 KiB.
   [[nodiscard]] std::size_t choose_size() {
-    if (limits_.staged) return 2048 * kibibyte + random_.below(1024 * kibibyte);
+    // Of six buffers, four in slots and the two of scratch_device, each fits into 16 MiB.
+    if (limits_.staged) return 2048 * kibibyte + random_.below(640 * kibibyte);
     const unsigned what = random_.below(100);
     if (what < 72) return 64 + random_.below(2000);
     if (what < 82) return 31 * kibibyte + random_.below(2 * kibibyte);
@@ -91,8 +92,7 @@ class Generator {
       constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
       return functions[random_.below(std::size(functions))];
     }
-    // They fill the device's memory, which overlap() needs for its chunks. It has room for one scratch buffer, so not for those of several
-    // threads.
+    // They fill the device's memory, which overlap() needs for its chunks. It has room for the scratch buffers of one thread.
     const bool has_room = !limits_.staged || program_.threads == 1;
     if (limits_.staged && random_.chance(40)) return random_.chance(50) || !has_room ? Verb::renew_buffer : Verb::scratch_device;
     unsigned total = 0;

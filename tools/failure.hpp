@@ -12,6 +12,11 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The command line is wrong.
+struct Misuse : Failure {
+  using Failure::Failure;
+};
+
 /// The text in quotes. Control characters become question marks, because they could break the line or the terminal.
 [[nodiscard]] inline std::string in_quotes(std::string_view text) {
   std::string out = "'";

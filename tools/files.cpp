@@ -4,6 +4,7 @@
 #include "failure.hpp"
 #include "temporary_names.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -72,7 +73,7 @@ std::filesystem::path follow_links(std::filesystem::path path) {
 
 InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
   descriptor_ = retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (descriptor_ < 0) throw Failure("cannot read " + in_quotes(path.native()) + ": " + reason(errno) + advice(errno));
+  if (descriptor_ < 0) fail(errno);
   struct ::stat status {};
   ::fstat(descriptor_, &status);
   if (S_ISDIR(status.st_mode)) {
@@ -88,23 +89,37 @@ InputFile::~InputFile() { ::close(descriptor_); }
 
 std::size_t InputFile::read(std::span<unsigned char> buffer) {
   std::size_t done = 0;
-  while (done < buffer.size()) {
-    const auto got = retry([&] { return ::read(descriptor_, buffer.data() + done, buffer.size() - done); });
-    if (got < 0) throw Failure("cannot read " + in_quotes(path_.native()) + ": " + reason(errno) + advice(errno));
+  const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), end_ - at_));
+  while (done < wanted) {
+    const auto got = retry([&] { return ::read(descriptor_, buffer.data() + done, wanted - done); });
+    if (got < 0) fail(errno);
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
-  read_ += done;
-  if (done < buffer.size()) require_whole();
+  at_ += done;
+  if (done < wanted) require_whole();
   return done;
+}
+
+void InputFile::keep(std::uint64_t first, std::uint64_t last) {
+  at_ = first;
+  end_ = last;
+  if (size_.value_or(0) < last) fail_shorter();
+  if (::lseek(descriptor_, static_cast<::off_t>(first), SEEK_SET) < 0) fail(errno);
 }
 
 void InputFile::require_whole() const {
   struct ::stat now {};
   // Files under /sys end before the size that they report, and the size does not change.
-  if (!size_ || read_ >= *size_ || ::fstat(descriptor_, &now) != 0 || static_cast<std::uint64_t>(now.st_size) >= *size_) return;
-  throw Failure("cannot read " + in_quotes(path_.native()) + ": it became shorter while it was read, " + std::to_string(read_) + " of " +
-                std::to_string(*size_) + " bytes were read; run again when nothing changes it");
+  if (!size_ || at_ >= *size_ || ::fstat(descriptor_, &now) != 0 || static_cast<std::uint64_t>(now.st_size) >= *size_) return;
+  fail_shorter();
+}
+
+void InputFile::fail(int error) const { throw Failure("cannot read " + in_quotes(path_.native()) + ": " + reason(error) + advice(error)); }
+
+void InputFile::fail_shorter() const {
+  throw Failure("cannot read " + in_quotes(path_.native()) + ": it became shorter while it was read, and was read to byte " +
+                std::to_string(at_) + "; run again when nothing changes it");
 }
 
 bool InputFile::is(const std::filesystem::path& path) const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,9 @@ class InputFile {
   /// @throws Failure if reading fails, or if the file has become shorter since it was opened
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
 
+  /// Leaves only the bytes [first, last) to be read. Requires: nothing was read yet. @throws Failure if the file is shorter
+  void keep(std::uint64_t first, std::uint64_t last);
+
   /// The size of the file; nothing for a pipe, and for a file that reports no size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
   /// Whether `path` leads to the same regular file, under this or another name. Always false for devices, because writing to a device does
@@ -34,11 +38,14 @@ class InputFile {
 
  private:
   void require_whole() const;
+  [[noreturn]] void fail(int error) const;
+  [[noreturn]] void fail_shorter() const;
 
   std::filesystem::path path_;
   int descriptor_;
   std::optional<std::uint64_t> size_;
-  std::uint64_t read_ = 0;  // bytes that were read so far
+  std::uint64_t at_ = 0;  // the next byte to read
+  std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// Writes to a temporary file beside the target, which replaces the target at `commit()`. Until then the target is unchanged. The

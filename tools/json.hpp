@@ -42,6 +42,11 @@ class Json {
     std::snprintf(digits, sizeof digits, "%.12g", value);
     text_ += digits;
   }
+  /// A number that is text already.
+  void digits(std::string_view number) {
+    comma();
+    text_ += number;
+  }
   void field(std::string_view name, std::string_view value) {
     key(name);
     string(value);

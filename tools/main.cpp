@@ -1,37 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runnel command: its options, and its error messages.
 #include "bench.hpp"
+#include "complaint.hpp"
 #include "failure.hpp"
+#include "histogram.hpp"
 #include "info.hpp"
 #include "overlap.hpp"
+#include "processes.hpp"
+#include "sum.hpp"
 
 #include <runnel/config.hpp>
-#include <runnel/error.hpp>
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <sstream>
 #include <string>
 
 namespace {
-
-constexpr int failed = 1;
-constexpr int misused = 2;
-
-/// Prints the message as one line and returns `status`.
-int complain(std::string message, int status) {
-  if (message.starts_with("runnel: ")) message.erase(0, 8);  // messages of the library begin with its name
-  while (!message.empty() && message.back() == '\n') message.pop_back();
-  std::ranges::replace(message, '\n', ' ');
-  std::fprintf(stderr, "runnel: %s\n", message.c_str());
-  return status;
-}
 
 /// Writes the buffered output. Only this shows whether printing succeeded.
 int flush_output(int status) {
@@ -39,7 +28,7 @@ int flush_output(int status) {
   const bool flushed = std::fflush(stdout) == 0;
   const int error = errno;
   if (flushed && std::ferror(stdout) == 0) return status;
-  return complain("cannot write the standard output" + (error != 0 ? ": " + std::string{std::strerror(error)} : ""), failed);
+  throw tool::Failure("cannot write the standard output" + (error != 0 ? ": " + std::string{std::strerror(error)} : ""));
 }
 
 /// The range of a count. The help text of each option with a count states the range itself.
@@ -51,27 +40,51 @@ CLI::App* add_info(CLI::App& app, bool& why_only) {
   return info;
 }
 
+void add_streaming(CLI::App& command, tool::StreamingOptions& options, const char* default_device) {
+  command.add_option("--chunk", options.chunk, "Bytes of a chunk, as in 512K, 16M, 1G")->type_name("BYTES")->capture_default_str();
+  command.add_option("--in-flight", options.in_flight, "Chunks in memory at once, 1 to 1024")
+      ->type_name("COUNT")
+      ->capture_default_str()
+      ->check(count_range());
+  command.add_option("--streams", options.streams, "Streams that take turns (strategy A), 1 to 1024")
+      ->type_name("COUNT")
+      ->capture_default_str()
+      ->check(count_range());
+  command.add_option("--strategy", options.strategy, "automatic, A (stream-per-chunk) or B (copy-compute-copy)")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command.add_option("--device", options.device, "Which device")->type_name("ORDINAL")->default_str(default_device);
+}
+
 void add_overlap(CLI::App& app, tool::OverlapCommand& command) {
   auto* overlap = app.add_subcommand("overlap", "Map every byte of a file on the device; transfers and computing overlap");
   overlap->add_option("--table", command.table, "How each byte is changed: upper, lower, invert or rot13")->type_name("NAME")->required();
-  overlap->add_option("--chunk", command.chunk, "Bytes of a chunk, as in 512K, 16M, 1G")->type_name("BYTES")->capture_default_str();
-  overlap->add_option("--in-flight", command.in_flight, "Chunks in memory at once, 1 to 1024")
-      ->type_name("COUNT")
-      ->capture_default_str()
-      ->check(count_range());
-  overlap->add_option("--streams", command.streams, "Streams that take turns (strategy A), 1 to 1024")
-      ->type_name("COUNT")
-      ->capture_default_str()
-      ->check(count_range());
-  overlap->add_option("--strategy", command.strategy, "automatic, A (stream-per-chunk) or B (copy-compute-copy)")
-      ->type_name("NAME")
-      ->capture_default_str();
-  overlap->add_option("--device", command.device, "Which device")->type_name("ORDINAL")->capture_default_str();
+  add_streaming(*overlap, command.streaming, "0");
   overlap->add_option("--timeline", command.timeline, "Draw a timeline into this SVG file")->type_name("FILE");
   overlap->add_option("--trace", command.trace, "Write the timeline as trace events (JSON) for Perfetto or chrome://tracing")
       ->type_name("FILE");
   overlap->add_option("IN", command.in, "The file to read")->type_name("")->required();
   overlap->add_option("OUT", command.out, "The file to write; it appears when it is complete")->type_name("")->required();
+}
+
+void add_reading(CLI::App& command, tool::ReadingCommand& arguments) {
+  add_streaming(command, arguments.streaming, "the processes of a machine take turns");
+  command.add_flag("--json", arguments.json, "Print JSON instead of a table");
+  command.add_flag("--progress", arguments.progress, "Show the progress also if standard error is not a terminal, as under mpirun");
+  command.add_option("FILE", arguments.files, "The files to read")->type_name("")->required();
+}
+
+CLI::App* add_histogram(CLI::App& app, tool::ReadingCommand& arguments) {
+  auto* histogram = app.add_subcommand("histogram", "Count each byte of files, which may be larger than memory; mpirun shares the work");
+  add_reading(*histogram, arguments);
+  return histogram;
+}
+
+CLI::App* add_sum(CLI::App& app, tool::ReadingCommand& arguments) {
+  auto* sum = app.add_subcommand("sum", "Sum, minimum and maximum of the numbers of binary files; mpirun shares the work");
+  sum->add_option("--type", arguments.type, "What the files have: u8, i32, i64, f32 or f64")->type_name("NAME")->required();
+  add_reading(*sum, arguments);
+  return sum;
 }
 
 CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
@@ -102,15 +115,24 @@ CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
   return bench;
 }
 
-int run(int argc, char** argv) {
+/// The subcommand that was named, for the advice to read its help; overlap if there is none.
+std::string named(const CLI::App& app) {
+  const auto found = app.get_subcommands();
+  return found.empty() ? "overlap" : found.front()->get_name();
+}
+
+int run(int argc, char** argv, tool::Processes& processes) {
   CLI::App app{"Asynchronous streams on CUDA, HIP and the host: shows the devices, and what streams do on them.", "runnel"};
   app.set_version_flag("--version", "runnel " RUNNEL_VERSION " (" RUNNEL_BACKEND ")");
   app.require_subcommand(1);
   bool why_only = false;
   tool::OverlapCommand overlap_command;
+  tool::ReadingCommand reading_command;
   tool::BenchCommand bench_command;
   const auto* info = add_info(app, why_only);
   add_overlap(app, overlap_command);
+  const auto* histogram = add_histogram(app, reading_command);
+  const auto* sum = add_sum(app, reading_command);
   const auto* bench = add_bench(app, bench_command);
 
   try {
@@ -118,21 +140,22 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help, --version
     std::ostringstream text;             // not std::cout, which does not keep the reason of a failure
     const int status = app.exit(asked, text);
-    std::fputs(text.str().c_str(), stdout);
+    if (processes.rank() == 0) std::fputs(text.str().c_str(), stdout);
     return status;
   } catch (const CLI::ParseError& error) {
-    return complain(std::string{error.what()} + " (see: runnel --help, runnel " + (bench->parsed() ? "bench" : "overlap") + " --help)",
-                    misused);
+    throw tool::Misuse(std::string{error.what()} + " (see: runnel --help, runnel " + named(app) + " --help)");
   }
   if (info->parsed()) return tool::info(why_only);
+  if (histogram->parsed()) return tool::histogram(reading_command, processes), 0;
+  if (sum->parsed()) return tool::sum(reading_command, processes), 0;
   return bench->parsed() ? tool::bench(bench_command) : tool::overlap(overlap_command);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) try { return flush_output(run(argc, argv)); } catch (const std::bad_alloc& error) {
-  const auto* ours = dynamic_cast<const runnel::Error*>(&error);
-  return complain(std::string{ours ? ours->what() : "out of memory"} + "; choose a smaller --chunk or --in-flight", failed);
-} catch (const std::exception& error) {
-  return complain(error.what(), failed);
+int main(int argc, char** argv) try {
+  tool::Processes processes{argv};
+  return processes.together([&] { return flush_output(run(argc, argv, processes)); });
+} catch (...) {
+  return print(tool::complaint_of(std::current_exception()));
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "overlap.hpp"
 
-#include "backend.hpp"
 #include "byte_map.hpp"
 #include "failure.hpp"
 #include "files.hpp"
-#include "info.hpp"
+#include "histogram.hpp"
 #include "lanes.hpp"
 #include "launch_byte_kernel.hpp"
 #include "progress.hpp"
 #include "size.hpp"
+#include "streaming.hpp"
 #include "timeline.hpp"
 #include "trace.hpp"
 
@@ -21,70 +21,14 @@
 #include <runnel/stream.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdarg>
 #include <cstdio>
-#include <exception>
-#include <limits>
-#include <numeric>
 #include <optional>
 #include <string_view>
 
 namespace tool {
 
 namespace {
-
-// The kernel's counters have 32 bits.
-constexpr std::uint64_t largest_chunk = std::numeric_limits<std::uint32_t>::max();
-
-runnel::Device chosen_device(int ordinal) {
-  const int count = runnel::Device::count();
-  if (count == 0) throw Failure(why_no_device());
-  if (ordinal < 0 || ordinal >= count)
-    throw Failure("there is no device " + std::to_string(ordinal) + "; choose one from 0 to " + std::to_string(count - 1));
-  return runnel::Device{ordinal};
-}
-
-runnel::OverlapStrategy chosen_strategy(std::string_view name) {
-  using enum runnel::OverlapStrategy;
-  if (name == "automatic") return automatic;
-  if (name == "A" || name == "stream-per-chunk") return stream_per_chunk;
-  if (name == "B" || name == "copy-compute-copy") return copy_compute_copy;
-  throw Failure("--strategy " + in_quotes(name) + " is not known; choose one of automatic, A (stream-per-chunk), B (copy-compute-copy)");
-}
-
-/// The options for overlap(). Checks the sizes before anything is allocated, because a system may promise more memory than it has, and then
-/// kill the process.
-runnel::OverlapOptions fitted(const OverlapCommand& command, runnel::Device device, std::optional<std::uint64_t> file_size) {
-  std::uint64_t chunk = parse_size("--chunk", command.chunk);
-  // A chunk needs memory for its input and its output, on the host and on the device. On the host backend both are host memory.
-  const std::uint64_t on_device = device.memory_info().free / 2;
-  const std::uint64_t on_host = available_memory() / 2;
-  const std::uint64_t room = std::min(on_device, host_backend ? on_host / 2 : on_host);
-  if (chunk > room)
-    throw Failure("--chunk " + command.chunk + " does not fit into the " + to_text(room) +
-                  " of memory that are free; choose a smaller one, as in 16M");
-  if (chunk > largest_chunk) throw Failure("--chunk " + command.chunk + " is too large; choose one below 4G");
-
-  auto in_flight = static_cast<std::uint64_t>(command.in_flight);
-  if (file_size) {
-    chunk = std::min(chunk, *file_size);
-    in_flight = std::min(in_flight, (*file_size + chunk - 1) / chunk);
-  }
-  // A chunk also needs its counters, and allocators round sizes up.
-  constexpr std::uint64_t beside = 64 << 10;
-  if (chunk > room / in_flight || in_flight * (chunk + beside) > room)
-    throw Failure(std::to_string(in_flight) + " chunks of " + to_text(chunk) + " do not fit into the " + to_text(room) +
-                  " of memory that are free; choose a smaller --chunk or --in-flight");
-  return {.chunk = static_cast<std::size_t>(chunk),
-          .in_flight = static_cast<std::size_t>(in_flight),
-          .strategy = chosen_strategy(command.strategy),
-          .streams = static_cast<std::size_t>(command.streams),
-          .devices = {device},
-          .record_times = true};
-}
-
-using Histogram = std::array<std::uint64_t, 256>;
 
 /// Sends every byte of the file through the map on the device, and counts the bytes.
 runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteMap& map, const runnel::OverlapOptions& options,
@@ -108,48 +52,7 @@ runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteM
   for (std::size_t i = 0; i < counted.size(); ++i) histogram[i % 256] += counted[i];
   return result;
 } catch (const runnel::OverlapError& error) {
-  // A failure of a file is reported without the number of the chunk.
-  try {
-    std::rethrow_if_nested(error);
-  } catch (const Failure&) {
-    throw;
-  } catch (...) {
-  }
-  throw;
-}
-
-std::string name_of_byte(std::size_t byte) {
-  switch (byte) {
-    case '\0':
-      return "\\0";
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    case ' ':
-      return "space";
-    default:
-      break;
-  }
-  char text[8];
-  std::snprintf(text, sizeof text, byte > 0x20 && byte < 0x7f ? "'%c'" : "0x%02x", static_cast<unsigned>(byte));
-  return text;
-}
-
-void print_histogram(std::FILE* to, const Histogram& histogram, std::size_t bytes) {
-  std::array<std::size_t, 256> order;
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return histogram[a] > histogram[b]; });
-  std::fprintf(to, "most frequent bytes of the input\n");
-  const auto most = static_cast<double>(histogram[order[0]]);
-  for (std::size_t i = 0; i < 8 && histogram[order[i]] > 0; ++i) {
-    const auto count = static_cast<double>(histogram[order[i]]);
-    const std::string bar(static_cast<std::size_t>(30 * count / most), '#');
-    std::fprintf(to, "  %-6s %15llu  %5.1f %%  %s\n", name_of_byte(order[i]).c_str(), static_cast<unsigned long long>(histogram[order[i]]),
-                 100 * count / static_cast<double>(bytes), bar.c_str());
-  }
+  throw_cause(error);
 }
 
 /// Shortens a long name to its beginning and its end, so that a title has room for the result.
@@ -269,9 +172,10 @@ void print_summary(std::FILE* to, const OverlapCommand& command, const runnel::O
 int overlap(const OverlapCommand& command) {
   const ByteMap map = byte_map(command.table);
   if (const char* why = why_no_byte_kernel()) throw Failure(why);
-  const runnel::Device device = chosen_device(command.device);
+  const runnel::Device device = chosen_device(command.streaming.device.value_or(0));
   InputFile input{command.in};
-  runnel::OverlapOptions options = fitted(command, device, input.size());
+  runnel::OverlapOptions options = fitted(command.streaming, device, input.size());
+  options.record_times = true;
   Outputs outputs{command, input};
 
   Histogram histogram{};
@@ -292,7 +196,7 @@ int overlap(const OverlapCommand& command) {
   // A result that goes to a pipe, a terminal or the standard output must not be mixed with the report.
   std::FILE* to = outputs.result.is_replaced() ? stdout : stderr;
   print_summary(to, command, result, summary);
-  print_histogram(to, histogram, summary.bytes);
+  print_most_frequent(to, histogram, summary.bytes);
   if (outputs.timeline) std::fprintf(to, "timeline: %s\n", in_quotes(command.timeline).c_str());
   if (outputs.trace) std::fprintf(to, "trace: %s (open it in ui.perfetto.dev or chrome://tracing)\n", in_quotes(command.trace).c_str());
   return 0;

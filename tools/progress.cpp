@@ -11,16 +11,16 @@
 
 namespace tool {
 
-Progress::Progress(std::optional<std::uint64_t> total) : total_{total}, terminal_{::isatty(STDERR_FILENO) == 1} {}
+Progress::Progress(std::optional<std::uint64_t> total, bool always) : total_{total}, shown_{always || ::isatty(STDERR_FILENO) == 1} {}
 
 Progress::~Progress() {
-  if (terminal_ && drawn_ != clock::time_point{}) std::fputs("\r\033[K", stderr);
+  if (shown_ && drawn_ != clock::time_point{}) std::fputs("\r\033[K", stderr);
 }
 
 void Progress::update(std::uint64_t done) {
   using namespace std::chrono_literals;
   const auto now = clock::now();
-  if (!terminal_ || now - drawn_ < 100ms) return;
+  if (!shown_ || now - drawn_ < 100ms) return;
   drawn_ = now;
 
   const double seconds = std::chrono::duration<double>(now - start_).count();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A progress bar on the terminal. Prints nothing if standard error is not a terminal.
+/// A progress bar on the terminal.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@ namespace tool {
 
 class Progress {
  public:
-  /// Without a total, shows only a count.
-  explicit Progress(std::optional<std::uint64_t> total);
+  /// Without a total, shows only a count. If standard error is not a terminal, prints nothing, unless `always`.
+  explicit Progress(std::optional<std::uint64_t> total, bool always = false);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   /// Removes the bar.
@@ -24,7 +24,7 @@ class Progress {
   std::optional<std::uint64_t> total_;
   clock::time_point start_ = clock::now();
   clock::time_point drawn_{};
-  bool terminal_;
+  bool shown_;
 };
 
 }  // namespace tool

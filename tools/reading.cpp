@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reading.hpp"
+
+#include "json.hpp"
+#include "launch_byte_kernel.hpp"
+#include "size.hpp"
+
+#include <runnel/config.hpp>
+#include <runnel/device.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+namespace tool {
+
+namespace {
+
+/// Whether it exists and is a pipe, a device or a directory.
+bool is_no_regular_file(const std::string& name) {
+  std::error_code none;
+  const auto status = std::filesystem::status(name, none);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
+[[noreturn]] void throw_no_multiple(const std::string& what, std::size_t width) {
+  throw Failure(what + ", which is no multiple of the " + std::to_string(width) +
+                " bytes of a number; check the file, and choose the --type of its numbers");
+}
+
+runnel::Device own_device(const ReadingCommand& command, const Processes& processes) {
+  if (const char* why = why_no_byte_kernel()) throw Failure(why);
+  const int count = std::max(1, runnel::Device::count());
+  return chosen_device(command.streaming.device.value_or(processes.local_rank() % count));
+}
+
+}  // namespace
+
+OwnPart::OwnPart(const std::vector<std::string>& names, std::size_t width, const Processes& processes) {
+  const auto rank = static_cast<std::uint64_t>(processes.rank()), count = static_cast<std::uint64_t>(processes.size());
+  for (const std::string& name : names) {
+    if (rank != 0 && is_no_regular_file(name)) continue;
+    auto file = std::make_unique<InputFile>(name);
+    const std::uint64_t size = file->size().value_or(0);
+    if (size % width != 0) throw_no_multiple(in_quotes(name) + " has " + std::to_string(size) + " bytes", width);
+    // It is opened again when its turn comes, because there may be more files than a process can have open. A pipe cannot.
+    if (file->size()) file.reset();
+    pieces_.push_back({name, size_of_all_, size_of_all_ + size, std::move(file)});
+    size_of_all_ += size;
+  }
+  const std::uint64_t elements = size_of_all_ / width, share = elements / count, more = elements % count;
+  const auto begin_of = [&](std::uint64_t process) { return width * (share * process + std::min(process, more)); };
+  keep(begin_of(rank), begin_of(rank + 1));
+  if (rank != 0) std::erase_if(pieces_, [](const Piece& piece) { return piece.file != nullptr; });
+}
+
+/// Leaves of the files with a known size what is in [first, last) of all their bytes.
+void OwnPart::keep(std::uint64_t first, std::uint64_t last) {
+  size_ = last - first;
+  std::uint64_t begin = 0;
+  for (Piece& piece : pieces_) {
+    if (piece.file) {
+      size_.reset();
+      continue;
+    }
+    begin = piece.first;
+    piece.first = std::clamp(first, piece.first, piece.last) - begin;
+    piece.last = std::clamp(last, begin, piece.last) - begin;
+  }
+  std::erase_if(pieces_, [](const Piece& piece) { return !piece.file && piece.first == piece.last; });
+}
+
+std::size_t OwnPart::read(std::span<unsigned char> buffer) {
+  std::size_t done = 0;
+  while (done < buffer.size() && next_ < pieces_.size()) {
+    Piece& piece = pieces_[next_];
+    if (!piece.file) {
+      piece.file = std::make_unique<InputFile>(piece.name);
+      piece.file->keep(piece.first, piece.last);
+    }
+    done += piece.file->read(buffer.subspan(done));
+    if (done < buffer.size()) {
+      piece.file.reset();
+      ++next_;
+    }
+  }
+  return done;
+}
+
+void ReadingSummary::print() const {
+  std::printf("%llu bytes of %zu %s in %.3f s: %.2f GB/s\n", static_cast<unsigned long long>(bytes), files, files == 1 ? "file" : "files",
+              seconds, rate());
+  std::printf("  %d %s, %s\n", processes, processes == 1 ? "process" : "processes", how.c_str());
+}
+
+void ReadingSummary::write(Json& json) const {
+  json.field("files", static_cast<double>(files));
+  json.field("processes", processes);
+  json.key("bytes");
+  json.digits(std::to_string(bytes));
+  json.field("seconds", seconds);
+  json.field("gigabytes_per_s", rate());
+}
+
+Reading::Reading(const ReadingCommand& command, std::size_t width, Processes& processes)
+    : command_{command},
+      width_{width},
+      processes_{processes},
+      part_{command.files, width, processes},
+      options_{fitted(command.streaming, own_device(command, processes), part_.size())} {
+  require_same_files();
+}
+
+/// Processes on several machines may see different files under one name. Then their parts would not be those of one file.
+void Reading::require_same_files() const {
+  const std::vector<std::uint64_t> sizes = gather(part_.size_of_all());
+  for (std::size_t i = 1; i < sizes.size(); ++i)
+    if (sizes[i] != sizes[0])
+      throw Failure("process 0 finds " + std::to_string(sizes[0]) + " bytes in the files, and process " + std::to_string(i) + " finds " +
+                    std::to_string(sizes[i]) + "; name the same files to all processes, in a folder that all of them see");
+}
+
+std::size_t Reading::read_bytes(void* to, std::size_t bytes) {
+  const std::size_t got = part_.read({static_cast<unsigned char*>(to), bytes});
+  if (got % width_ != 0)
+    throw_no_multiple("a file without a known size ended after " + std::to_string(got % width_) + " bytes of its last number", width_);
+  return got;
+}
+
+ReadingSummary Reading::summary(std::uint64_t bytes) const {
+  const std::string each = processes_.size() > 1 ? " in each process" : "";
+  return {.files = command_.files.size(),
+          .processes = processes_.size(),
+          .bytes = bytes,
+          .seconds = std::chrono::duration<double>(clock::now() - begin_).count(),
+          .how = RUNNEL_BACKEND + std::string{", chunks of "} + to_text(options_.chunk) + ", at most " +
+                 std::to_string(options_.in_flight) + " in flight" + each};
+}
+
+}  // namespace tool

@@ -18,9 +18,14 @@ struct IntegerSum {
   std::int64_t least = INT64_MAX;
   std::int64_t most = INT64_MIN;
 
-  TOOL_KERNEL void add(std::int64_t number) {
-    low += number & 0xffffffff;
-    high += number >> 32;
+  template <class Integer>
+  TOOL_KERNEL void add(Integer number) {
+    if constexpr (sizeof number < 8) {
+      low += number;
+    } else {
+      low += number & 0xffffffff;
+      high += number >> 32;
+    }
     least = number < least ? number : least;
     most = number > most ? number : most;
   }

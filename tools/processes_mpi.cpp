@@ -48,12 +48,10 @@ struct Processes::State {
   std::mutex showing;
   std::optional<Progress> bar;
 
-  std::vector<Beat> exchange(const Beat& mine) {
-    std::vector<Beat> beats(static_cast<std::size_t>(world.size));
-    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, beats.data(), sizeof mine, MPI_BYTE, calls);
-    return beats;
-  }
-  void show(const std::vector<Beat>& beats) {
+  std::vector<Beat> beats;  // of all processes; made once, so that no process can fail to take part
+
+  void exchange(const Beat& mine) { MPI_Allgather(&mine, sizeof mine, MPI_BYTE, beats.data(), sizeof mine, MPI_BYTE, calls); }
+  void show() {
     std::uint64_t sum = 0;
     for (const Beat& beat : beats) sum += beat.bytes;
     const std::lock_guard lock{showing};
@@ -78,6 +76,7 @@ Processes::Processes(char**) : state_{std::make_unique<State>()} {
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
   MPI_Comm_dup(MPI_COMM_WORLD, &state_->calls);
   state_->world = runnel::mpi::world();
+  state_->beats.resize(static_cast<std::size_t>(size()));
   try {
     // abort() ends operations that wait only if there is a timeout.
     state_->all.emplace(state_->world, runnel::CommunicatorOptions{.engine = runnel::Engine::mpi, .timeout = 24h * 365, .name = "runnel"});
@@ -110,11 +109,12 @@ int Processes::together(const std::function<int()>& work) {
         mine.status = complaint.status;
       }
     mine.bytes = state_->bytes;
-    const std::vector<Beat> beats = state_->exchange(mine);
+    state_->exchange(mine);
+    const std::vector<Beat>& beats = state_->beats;
     const auto failed = std::ranges::find(beats, Beat::State::failed, &Beat::state);
     if (failed != beats.end()) state_->end(failed->status, failed - beats.begin() == rank() ? &complaint : nullptr);
     if (std::ranges::count(beats, Beat::State::done, &Beat::state) == size()) return status;
-    state_->show(beats);
+    state_->show();
   }
 }
 

@@ -26,7 +26,8 @@ class Json;
 
 /// The arguments as typed.
 struct ReadingCommand {
-  StreamingOptions streaming;
+  /// On the host backend less than for one process alone, because the processes of a machine share its last cache.
+  StreamingOptions streaming{.chunk = host_backend ? "1M" : "16M", .in_flight = 4};
   std::string type;  ///< of `runnel sum`
   bool json = false;
   bool progress = false;

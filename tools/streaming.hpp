@@ -20,7 +20,7 @@ struct StreamingOptions {
   int in_flight = host_backend ? 8 : 4;
   int streams = 4;  ///< for the strategy with a stream for each chunk
   std::string strategy = "automatic";
-  std::optional<int> device;
+  std::optional<int> device = {};
 };
 
 /// @throws Failure if there is no such device

@@ -47,7 +47,8 @@ with tool.scratch() as directory:
             source.write_bytes(numbers.tobytes())
             more.write_bytes(numbers[:3].tobytes())
             is_right(count, type, numbers[:3] + numbers + numbers[:3], '--chunk', '1003', more, source, empty, more)
-            is_right(count, type, numbers[:3] + numbers, '--chunk', '1', more, '/dev/stdin', input=numbers.tobytes())
+            if type == 'f32':
+                is_right(count, type, numbers[:3] + numbers, '--chunk', '1', more, '/dev/stdin', input=numbers.tobytes())
 
         is_right(count, 'i32', SAMPLES['i32'][:0], empty)
         source.write_bytes(b'\1\2\3')
@@ -57,6 +58,9 @@ with tool.scratch() as directory:
         for number in (LARGE, -2 ** 63):
             source.write_bytes(array.array('q', [number] * 100_000).tobytes())
             is_right(count, 'i64', [number] * 100_000, '--chunk', '10000', source)
+        if count in (1, 4):
+            continue  # a launcher takes its time, and the rest is the same for any number of processes
+
         # What is no number, and what is infinite.
         source.write_bytes(array.array('d', [1, math.nan, 3]).tobytes())
         result = found(count, 'f64', source)

@@ -4,10 +4,12 @@
 
 #include "base/sync.hpp"
 
+#include <runnel/device.hpp>
 #include <runnel/event.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,31 +22,45 @@ class Baton {
   /// While it lives, the calling thread may enqueue operations on the stream, behind those of other streams so far. Other threads wait.
   class Turn {
    public:
-    Turn(Baton& baton, StreamRef stream) : baton_{baton}, lock_{baton.mutex_}, stream_{stream} {
+    Turn(Baton& baton, StreamRef stream) : baton_{baton}, lock_{baton.mutex_}, stream_{stream}, device_{stream.device()} {
       if (baton.last_ != 0 && baton.last_ != stream.id()) stream.wait_event(baton.done_);
-      if (baton.unrecorded_ && *baton.unrecorded_ != stream) stream.wait_stream(*baton.unrecorded_);
-      baton.unrecorded_ = stream;  // if this turn does not come to its end
+      if (!baton.unrecorded_ || *baton.unrecorded_ == stream) return;
+      if (baton.unrecorded_->valid())
+        stream.wait_stream(*baton.unrecorded_);
+      else
+        baton.unrecorded_device_.synchronize();
     }
-    /// All is enqueued.
-    void end() {
-      stream_.record_event(baton_.done_);
-      baton_.unrecorded_.reset();
-      baton_.last_ = stream_.id();
+    /// All is enqueued, or a part of it.
+    void end() noexcept {
+      for (int attempt = 0; attempt < 2; ++attempt) {
+        try {
+          stream_.record_event(baton_.done_);
+          baton_.unrecorded_.reset();
+          baton_.last_ = stream_.id();
+          return;
+        } catch (const std::exception&) {
+        }
+      }
+      baton_.unrecorded_ = stream_;  // the next turn waits for the stream instead
+      baton_.unrecorded_device_ = device_;
     }
 
    private:
     Baton& baton_;
     std::unique_lock<sync::Mutex> lock_;
     StreamRef stream_;
+    Device device_;
   };
   /// Holds the calling thread until the operations so far have ended.
   void wait() {
     const std::lock_guard lock{mutex_};
     if (last_ != 0) done_.synchronize();
+    if (unrecorded_) unrecorded_device_.synchronize();
   }
   /// Whether the operations so far have ended.
   [[nodiscard]] bool is_idle() {
     const std::lock_guard lock{mutex_};
+    if (unrecorded_ && !(unrecorded_->valid() && unrecorded_->query())) return false;
     return last_ == 0 || done_.query();
   }
 
@@ -52,7 +68,8 @@ class Baton {
   sync::Mutex mutex_;
   Event done_;
   std::uint64_t last_ = 0;               // the stream that has recorded `done_`
-  std::optional<StreamRef> unrecorded_;  // has an operation that `done_` does not stand for
+  std::optional<StreamRef> unrecorded_;  // has an operation that `done_` does not stand for; may have ended since
+  Device unrecorded_device_{0};
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -19,16 +19,38 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr const char* splitting = "split a communicator";
 
-[[nodiscard]] std::string reason_of(ccl::status status) {
-  std::string reason = ccl::error_text(status);
-  if (const std::string more = ccl::last_error(); !more.empty()) reason.append(" (").append(more).append(")");
-  return reason;
+/// Calls `f(Words)` with why the library refused.
+template <class F>
+auto with_reason(ccl::status status, F f) {
+  const std::string_view more = ccl::last_error();
+  return more.empty() ? f({ccl::error_text(status)}) : f({ccl::error_text(status), " (", more, ")"});
 }
 
 void check_making(ccl::status status, const char* operation) {
-  if (status != ccl::ok) throw_error(errc::communicator_broken, operation, reason_of(status).c_str());
+  if (status == ccl::ok) return;
+  with_reason(status, [&](CommunicatorState::Words words) {
+    std::string reason;
+    for (const std::string_view each : words) reason += each;
+    throw_error(errc::communicator_broken, operation, reason.c_str());
+  });
+}
+
+struct AbortCommunicator {
+  void operator()(ccl::Handle communicator) const noexcept { static_cast<void>(ccl::abort(communicator)); }
+};
+/// A communicator of the library's that no CclState has taken over. It has no operations.
+using NewCommunicator = std::unique_ptr<void, AbortCommunicator>;
+
+[[nodiscard]] std::shared_ptr<CclState> take_over(NewCommunicator communicator, const CommunicatorOptions& options, Device device, int rank,
+                                                  int size) {
+  auto state = std::make_shared<CclState>(options, device, communicator.get(), rank, size);
+  static_cast<void>(communicator.release());
+  enlist(*state);
+  return state;
 }
 
 void require_options_of_ccl(const CommunicatorOptions& options) {
@@ -49,9 +71,9 @@ struct Invitation {
   const Device device = Device::current();
   ccl::Handle made = nullptr;
   check_making(ccl::init_rank(made, size, invitation.id, rank), operation);
-  auto state = std::make_shared<CclState>(options, device, made, rank, size);
-  enlist(*state);
-  state->connect();
+  auto state = take_over(NewCommunicator{made}, options, device, rank, size);
+  state->check_call(state->post_connection(), making_communicator);
+  state->wait_for_connection();
   return state;
 }
 
@@ -85,52 +107,72 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const 
   const RelaxedCapture relaxed;
   const int size = static_cast<int>(ordinals.size());
   std::vector<ccl::Handle> handles(ordinals.size());
+  std::vector<NewCommunicator> made(ordinals.size());
   check_making(ccl::init_all(handles.data(), size, ordinals.data()), making_communicator);
+  std::transform(handles.begin(), handles.end(), made.begin(), [](ccl::Handle each) { return NewCommunicator{each}; });
   std::vector<std::shared_ptr<CclState>> states;
   for (int rank = 0; rank < size; ++rank) {
     const auto place = static_cast<std::size_t>(rank);
-    states.push_back(std::make_shared<CclState>(options, devices[place], handles[place], rank, size));
-    enlist(*states.back());
+    states.push_back(take_over(std::move(made[place]), options, devices[place], rank, size));
   }
-  check_making(ccl::group_start(), making_communicator);
-  for (const auto& each : states) each->enqueue_connection();
-  check_making(ccl::group_end(), making_communicator);
-  for (const auto& each : states) each->wait_for_connection();
+  const ccl::status posted = in_group([&] {
+    ccl::status status = ccl::ok;
+    for (const auto& each : states)
+      if (status == ccl::ok) status = each->post_connection();
+    return status;
+  });
+  for (const auto& each : states) each->note_call(posted, making_communicator);
+  states.front()->check();
+  try {
+    for (const auto& each : states) each->wait_for_connection();
+  } catch (const std::exception&) {  // a rank that is alone would wait for ever
+    for (const auto& each : states) each->fail(errc::communicator_broken, making_communicator, {"another rank could not be connected"});
+    abort_in_background(states);
+    throw;
+  }
   return {states.begin(), states.end()};
 }
 
+Remains::Remains(Device device, std::shared_ptr<Baton> own)
+    : stream{device},
+      number{1, stream},
+      own_baton{std::move(own)},
+      baton{own_baton != nullptr ? *own_baton : communicating_device(device.ordinal()).baton} {}
+
 CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank, int ranks)
-    : CommunicatorState{given}, device{of}, stream_{of}, number_{1, stream_} {
+    : CommunicatorState{given}, device{of}, remains_{std::make_unique<Remains>(of, own_baton)} {
   rank = own_rank;
   size = ranks;
+  fill(remains_->stream, remains_->number, 0U);
   ccl_communicator = made;
 }
 
 CclState::~CclState() {
   if (release_mode() == Release::never) return;
   delist(*this);
-  if (const ccl::Handle left = ccl_communicator.exchange(nullptr); left != nullptr)
-    destroy_in_background(left, device, own_baton, std::move(number_));
+  remains_->communicator = ccl_communicator.exchange(nullptr);
+  if (remains_->communicator != nullptr) destroy_in_background(std::move(remains_));
 }
 
-Baton& CclState::baton() { return own_baton != nullptr ? *own_baton : communicating_device(device.ordinal()).baton; }
-
-void CclState::connect() {
-  enqueue_connection();
-  wait_for_connection();
-}
-
-void CclState::enqueue_connection() {
-  fill(stream_, number_, 0U);
+ccl::status CclState::post_connection() const noexcept {
   constexpr Transfer barrier{Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
-  check_call(post(stream_, {&barrier, 1}), making_communicator);
+  return post(remains_->stream, {&barrier, 1});
 }
 
 void CclState::wait_for_connection() {
-  if (options.timeout.count() == 0) return stream_.synchronize();
-  if (stream_.synchronize_for(options.timeout)) return;
-  const std::string time = std::to_string(options.timeout.count());
-  fail_all(*this, errc::timed_out, making_communicator, "another process did not take part within the timeout of " + time + " ms");
+  const auto begin = sync::Clock::now();
+  try {
+    while (!remains_->stream.synchronize_for(20ms)) {
+      look_for_errors();
+      check();
+      if (options.timeout.count() == 0 || sync::Clock::now() < begin + options.timeout) continue;
+      fail_all(*this, errc::timed_out, making_communicator,
+               {"another process did not take part within the timeout of ", std::to_string(options.timeout.count()), " ms"});
+    }
+  } catch (const std::exception& error) {  // the operation may be under way
+    if (break_with(errc::communicator_broken, making_communicator, {"the ranks could not be connected: ", error.what()})) end_operations();
+    throw;
+  }
   check();
 }
 
@@ -141,18 +183,20 @@ void CclState::enqueue(StreamRef stream, std::span<const Transfer> steps) {
   if (Together::Operations* const all = Together::Operations::of_this_thread()) return all->add(self(), stream, steps);
   const DeviceGuard guard{device};
   const auto post_all = [&] {
-    const std::lock_guard lock{calls};
+    std::unique_lock lock{calls};
     if (ccl_communicator == nullptr) check();
-    check_call(post(stream, steps), operation);
+    const ccl::status status = post(stream, steps);
+    lock.unlock();
+    check_call(status, operation);
   };
   note_use(stream);
   if (stream.is_capturing()) return post_all();
   Baton::Turn turn{baton(), stream};
   declare_accesses(*this, stream, steps);
-  auto watched = begin_watch(*this, stream, operation);
+  Watch watch = begin_watch(*this, stream, operation);
   post_all();
-  end_watch(std::move(watched), stream);
   turn.end();
+  end_watch(std::move(watch), stream);
 }
 
 void CclState::note_use(StreamRef stream) {
@@ -164,8 +208,8 @@ void CclState::note_use(StreamRef stream) {
   uses_.push_back(stream);
 }
 
-bool CclState::fail(errc code, const char* operation, std::string reason) {
-  if (!break_with(code, operation, std::move(reason))) return false;
+bool CclState::fail(errc code, const char* operation, Words reason) noexcept {
+  if (!break_with(code, operation, reason)) return false;
   tell_streams();
   return true;
 }
@@ -180,18 +224,21 @@ void CclState::tell_streams() noexcept {
 }
 
 void CclState::check_call(ccl::status status, const char* operation) {
-  if (status == ccl::ok) [[likely]]
-    return;
-  if (is_broken()) check();  // an abort has ended the call
-  const std::string reason = reason_of(status);
-  if (break_with(ccl::classify(status), operation, reason)) end_operations();
-  check();
+  note_call(status, operation);
+  if (status != ccl::ok) check();
 }
 
-void CclState::end_operations() noexcept try {
+void CclState::note_call(ccl::status status, const char* operation) noexcept {
+  if (status == ccl::ok) [[likely]]
+    return;
+  // A communicator that is broken was aborted, which has ended the call.
+  if (with_reason(status, [&](Words reason) { return break_with(ccl::classify(status), operation, reason); })) end_operations();
+}
+
+void CclState::end_operations() noexcept {
   tell_streams();
-  abort_in_background({self()});
-} catch (const std::bad_alloc&) {  // the operations stay as they are
+  const std::shared_ptr<CclState> own = self();
+  abort_in_background({&own, 1});
 }
 
 void CclState::look_for_errors() {
@@ -202,24 +249,36 @@ void CclState::look_for_errors() {
     const ccl::status status = ccl::async_error(ccl_communicator, error);
     if (status != ccl::ok) error = status;
   }
-  if (error != ccl::ok && !ccl::is_in_progress(error)) fail_all(*this, ccl::classify(error), "run an operation", reason_of(error));
+  if (error == ccl::ok || ccl::is_in_progress(error)) return;
+  with_reason(error, [&](Words reason) { fail_all(*this, ccl::classify(error), "run an operation", reason); });
 }
 
 /// `bytes` bytes of each rank, one after the other.
 std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
-  DeviceBuffer<std::byte> in{bytes, stream_}, out{bytes * static_cast<std::size_t>(size), stream_};
+  const StreamRef stream = remains_->stream;
+  DeviceBuffer<std::byte> in{bytes, stream}, out{bytes * static_cast<std::size_t>(size), stream};
   std::vector<std::byte> found(out.size());
-  copy_bytes(stream_, in.data(), own, bytes);
+  copy_bytes(stream, in.data(), own, bytes);
   const Transfer step = movement(Verb::all_gather, in, out, 0);
-  enqueue(stream_, {&step, 1});
-  copy_bytes(stream_, found.data(), out.data(), found.size());
-  stream_.synchronize();
+  enqueue(stream, {&step, 1});
+  copy_bytes(stream, found.data(), out.data(), found.size());
+  stream.synchronize();
   return found;
 }
 
 std::shared_ptr<CommunicatorState> CclState::split(int color, int key) {
   if (Together::Operations::of_this_thread() != nullptr)
     throw_error(errc::not_permitted, splitting, "it waits for the other processes, which together() would keep waiting");
+  try {
+    return make_part(color, key);
+  } catch (const std::exception& error) {
+    // The others have come so far with this one, and a second attempt would begin anew.
+    if (size > 1 && break_with(errc::communicator_broken, splitting, {"a part could not be made: ", error.what()})) end_operations();
+    throw;
+  }
+}
+
+std::shared_ptr<CommunicatorState> CclState::make_part(int color, int key) {
   const DeviceGuard guard{device};
   const RelaxedCapture relaxed;
   struct Choice {

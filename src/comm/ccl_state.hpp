@@ -9,16 +9,27 @@
 #include <runnel/memory.hpp>
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+/// What outlives a communicator until its operations have ended.
+struct Remains {
+  Remains(Device device, std::shared_ptr<Baton> own_baton);
+
+  const Stream stream;                 // for operations of the communicator's own
+  DeviceBuffer<std::uint32_t> number;  // what a barrier reduces
+  const std::shared_ptr<Baton> own_baton;
+  Baton& baton;
+  ccl::Handle communicator = nullptr;
+};
+
 struct CclState final : CommunicatorState {
-  /// Takes over a communicator of the library's.
+  /// Takes over a communicator of the library's, unless it throws.
   CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank, int ranks);
   ~CclState() override;
 
@@ -29,19 +40,21 @@ struct CclState final : CommunicatorState {
   void look_for_errors() override;
 
   [[nodiscard]] std::shared_ptr<CclState> self() { return std::static_pointer_cast<CclState>(shared_from_this()); }
-  [[nodiscard]] Baton& baton();
+  [[nodiscard]] Baton& baton() const noexcept { return remains_->baton; }
   /// If the communicator breaks, the next synchronize() of the stream throws the reason.
   void note_use(StreamRef stream);
   /// Breaks the communicator, and tells the streams. Returns whether it was whole.
-  bool fail(errc code, const char* operation, std::string reason);
+  bool fail(errc code, const char* operation, Words reason) noexcept;
   /// Gives the steps to the library. Requires: `calls` is held; the current device is the communicator's.
   [[nodiscard]] ccl::status post(StreamRef stream, std::span<const Transfer> steps) const noexcept;
   /// @throws the reason why the library refused, and the communicator is broken then
   void check_call(ccl::status status, const char* operation);
-  /// Runs an operation of all ranks, and waits for it: the library connects the ranks in the first one.
-  void connect();
-  void enqueue_connection();
+  /// If the library refused an operation, breaks the communicator, because other ranks may wait for this one.
+  void note_call(ccl::status status, const char* operation) noexcept;
+  ///@{ An operation of all ranks, in which the library connects them.
+  [[nodiscard]] ccl::status post_connection() const noexcept;
   void wait_for_connection();
+  ///@}
 
   const Device device;
   // Held in calls of the library with the communicator. A call that does not return is ended by an abort, which does not wait long for it.
@@ -49,10 +62,10 @@ struct CclState final : CommunicatorState {
 
  private:
   void tell_streams() noexcept;
+  [[nodiscard]] std::shared_ptr<CommunicatorState> make_part(int color, int key);
   [[nodiscard]] std::vector<std::byte> gather(const void* own, std::size_t bytes);
 
-  const Stream stream_;                 // for operations of the communicator's own
-  DeviceBuffer<std::uint32_t> number_;  // what a barrier reduces
+  std::unique_ptr<Remains> remains_;
   sync::Mutex uses_lock_;
   std::vector<StreamRef> uses_;
 };
@@ -63,6 +76,15 @@ struct CclState final : CommunicatorState {
 /// @throws errc::not_supported for a reduction that the library does not have
 void require_supported(const Transfer& step);
 
+/// What `post()` posts, as one.
+template <class F>
+[[nodiscard]] ccl::status in_group(F post) noexcept {
+  ccl::status status = ccl::group_start();
+  if (status == ccl::ok) status = post();
+  const ccl::status end = ccl::group_end();
+  return status != ccl::ok ? status : end;
+}
+
 /// An operation that may take too long.
 struct Watched {
   std::shared_ptr<CclState> state;
@@ -70,21 +92,23 @@ struct Watched {
   Event begin{}, end{};
   std::optional<sync::Clock::time_point> since{};  // when its turn in the stream was seen
 };
+/// One operation, or none: a list, so that it can be handed over without memory.
+using Watch = std::list<Watched>;
 /// Before an operation, if the communicator has a timeout: records its begin.
-[[nodiscard]] std::optional<Watched> begin_watch(CclState& state, StreamRef stream, const char* operation);
-/// After it. From then on a thread looks after the operation.
-void end_watch(std::optional<Watched> watched, StreamRef stream);
+[[nodiscard]] Watch begin_watch(CclState& state, StreamRef stream, const char* operation);
+/// After it. From then on a thread looks after the operation. If it throws, the communicator is broken.
+void end_watch(Watch watch, StreamRef stream);
 
 ///@{ All communicators of the process. An abort of one would wait for the operations of the others.
 void enlist(CclState& state);
 void delist(CclState& state) noexcept;
 ///@}
 /// Breaks the communicator, and aborts all communicators of the process.
-void fail_all(CclState& state, errc code, const char* operation, const std::string& reason) noexcept;
-/// Aborts communicators that are broken, on a thread that may hang.
-void abort_in_background(std::vector<std::shared_ptr<CclState>> broken) noexcept;
-/// Destroys the library's communicator once its operations have ended, on a thread that may hang.
-void destroy_in_background(ccl::Handle communicator, Device device, std::shared_ptr<Baton> own_baton,
-                           DeviceBuffer<std::uint32_t> number) noexcept;
+void fail_all(CclState& state, errc code, const char* operation, CommunicatorState::Words reason) noexcept;
+/// Aborts communicators that are broken, on a thread that may hang. If there is no thread, on this one.
+void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noexcept;
+/// Destroys the library's communicator once its operations have ended, on a thread that may hang. If there is no thread, or nobody can know
+/// when they have ended, it stays until the process ends.
+void destroy_in_background(std::unique_ptr<Remains> remains) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -59,14 +59,15 @@ struct Elements {
 [[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Transfer& step, std::size_t count, ccl::Type type,
                                    ccl::Handle communicator, native::stream stream) noexcept {
   const std::size_t bytes = blocks_of(state, step).count * step.element_size;
-  ccl::status status = ccl::group_start();
-  for (int rank = 0; rank < state.size && status == ccl::ok; ++rank) {
-    const std::size_t begin = static_cast<std::size_t>(rank) * bytes;
-    status = ccl::send(at(step.in, begin), count, type, rank, communicator, stream);
-    if (status == ccl::ok) status = ccl::receive(at(step.out, begin), count, type, rank, communicator, stream);
-  }
-  const ccl::status end = ccl::group_end();
-  return status != ccl::ok ? status : end;
+  return in_group([&] {
+    ccl::status status = ccl::ok;
+    for (int rank = 0; rank < state.size && status == ccl::ok; ++rank) {
+      const std::size_t begin = static_cast<std::size_t>(rank) * bytes;
+      status = ccl::send(at(step.in, begin), count, type, rank, communicator, stream);
+      if (status == ccl::ok) status = ccl::receive(at(step.out, begin), count, type, rank, communicator, stream);
+    }
+    return status;
+  });
 }
 
 }  // namespace
@@ -107,14 +108,14 @@ ccl::status post_step(const CommunicatorState& state, const Transfer& step, ccl:
 }
 
 ccl::status CclState::post(StreamRef stream, std::span<const Transfer> steps) const noexcept {
-  // The number is not read, and what it becomes is not either.
-  void* const number = const_cast<std::uint32_t*>(number_.data());
+  void* const number = remains_->number.data();
   if (steps.size() == 1) return post_step(*this, steps.front(), ccl_communicator, stream.native(), number);
-  ccl::status status = ccl::group_start();
-  for (const Transfer& step : steps)
-    if (status == ccl::ok) status = post_step(*this, step, ccl_communicator, stream.native(), number);
-  const ccl::status end = ccl::group_end();
-  return status != ccl::ok ? status : end;
+  return in_group([&] {
+    ccl::status status = ccl::ok;
+    for (const Transfer& step : steps)
+      if (status == ccl::ok) status = post_step(*this, step, ccl_communicator, stream.native(), number);
+    return status;
+  });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -4,6 +4,7 @@
 #include <runnel/error.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -28,7 +29,7 @@ using Lanes = std::map<Baton*, Lane, std::less<>>;
 [[nodiscard]] Lanes lanes_of(const std::vector<Item>& items) {
   Lanes lanes;
   for (const Item& item : items) {
-    if (item.stream.is_capturing()) continue;
+    if (item.is_captured) continue;
     Lane& lane = lanes.try_emplace(&item.state->baton(), Lane{item.stream}).first->second;
     if (lane.leader != item.stream && std::find(lane.others.begin(), lane.others.end(), item.stream) == lane.others.end())
       lane.others.push_back(item.stream);
@@ -37,7 +38,7 @@ using Lanes = std::map<Baton*, Lane, std::less<>>;
 }
 
 [[nodiscard]] StreamRef stream_of(const Item& item, const Lanes& lanes) {
-  return item.stream.is_capturing() ? item.stream : lanes.at(&item.state->baton()).leader;
+  return item.is_captured ? item.stream : lanes.at(&item.state->baton()).leader;
 }
 
 /// In the order of the communicators' addresses, in which all threads take these locks.
@@ -53,22 +54,28 @@ using Lanes = std::map<Baton*, Lane, std::less<>>;
 
 /// @throws the error of the library. A communicator whose operation was not posted is broken, as the others are: their ranks wait for it.
 void post_all(const std::vector<Item>& items, const Lanes& lanes) {
-  const auto locks = lock_calls(items);
+  auto locks = lock_calls(items);
   for (const Item& item : items)
     if (item.state->ccl_communicator == nullptr) item.state->check();
-  ccl::status status = ccl::group_start();
-  for (const Item& item : items)
-    if (status == ccl::ok) status = item.state->post(stream_of(item, lanes), item.steps);
-  const ccl::status end = ccl::group_end();
-  if (status == ccl::ok) status = end;
-  if (status == ccl::ok) return;
+  const ccl::status posted = in_group([&] {
+    ccl::status status = ccl::ok;
+    for (const Item& item : items)
+      if (status == ccl::ok) status = item.state->post(stream_of(item, lanes), item.steps);
+    return status;
+  });
+  locks.clear();
+  for (const Item& item : items) item.state->note_call(posted, operation_of(item.steps.front().verb));
+  if (posted != ccl::ok) items.back().state->check();
+}
+
+/// The operations are enqueued, but not all that has to follow them. The ranks wait for each other, so that all are ended.
+void break_all(const std::vector<Item>& items, const char* reason) {
+  std::vector<std::shared_ptr<CclState>> broken;
   for (const Item& item : items) {
-    try {
-      item.state->check_call(status, operation_of(item.steps.front().verb));
-    } catch (const Error&) {
-      if (&item == &items.back()) throw;
-    }
+    item.state->fail(errc::communicator_broken, operation_of(item.steps.front().verb), {"a part could not be enqueued: ", reason});
+    broken.push_back(item.state);
   }
+  abort_in_background(broken);
 }
 
 thread_local constinit Together::Operations* operations_of_this_thread = nullptr;
@@ -91,27 +98,32 @@ Together::~Together() {
 void Together::enqueue() {
   Operations::set_of_this_thread(nullptr);
   const auto operations = std::exchange(operations_, nullptr);
-  const std::vector<Item>& items = operations->items;
+  std::vector<Item>& items = operations->items;
   if (items.empty()) return;
+  for (Item& item : items) item.is_captured = item.stream.is_capturing();
   Lanes lanes = lanes_of(items);
   for (auto& [baton, lane] : lanes) {
     lane.turn.emplace(*baton, lane.leader);
     for (const StreamRef other : lane.others) lane.leader.wait_stream(other);
   }
-  std::vector<std::pair<std::optional<Watched>, StreamRef>> watched;
+  std::vector<std::pair<Watch, StreamRef>> watches;
   for (const Item& item : items) {
     const StreamRef stream = stream_of(item, lanes);
     item.state->note_use(item.stream);
     item.state->note_use(stream);
-    if (item.stream.is_capturing()) continue;
+    if (item.is_captured) continue;
     declare_accesses(*item.state, stream, item.steps);
-    watched.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)), stream);
+    watches.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)), stream);
   }
   post_all(items, lanes);
-  for (auto& [each, stream] : watched) end_watch(std::move(each), stream);
-  for (auto& [baton, lane] : lanes) {
-    lane.turn->end();
-    for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
+  for (auto& [baton, lane] : lanes) lane.turn->end();
+  try {
+    for (auto& [baton, lane] : lanes)
+      for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
+    for (auto& [watch, stream] : watches) end_watch(std::move(watch), stream);
+  } catch (const std::exception& error) {
+    break_all(items, error.what());
+    throw;
   }
 }
 

@@ -25,7 +25,7 @@ struct CclProcess {
   sync::Mutex lock;  // guards the following members, up to `calling`
   sync::ConditionVariable wake;
   std::vector<CclState*> states;
-  std::vector<Watched> watched;
+  Watch watched;
   bool is_started = false;
   bool is_exit_watched = false;
 
@@ -65,48 +65,56 @@ template <class F>
 }
 
 /// In one group: an abort alone waits for operations of the others.
-void abort_all(const std::vector<std::shared_ptr<CclState>>& broken) noexcept {
-  static_cast<void>(ccl::group_start());
-  for (const auto& each : broken) {
-    // A thread that is in a call of the library leaves it soon, or only because of the abort.
-    std::unique_lock lock{each->calls, std::defer_lock};
-    static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
-    if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr)) static_cast<void>(ccl::abort(handle));
-  }
-  static_cast<void>(ccl::group_end());
+void abort_all(std::span<const std::shared_ptr<CclState>> broken) noexcept {
+  static_cast<void>(in_group([&] {
+    for (const auto& each : broken) {
+      // A thread that is in a call of the library leaves it soon, or only because of the abort.
+      std::unique_lock lock{each->calls, std::defer_lock};
+      static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
+      if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr)) static_cast<void>(ccl::abort(handle));
+    }
+    return ccl::ok;
+  }));
 }
 
-/// Whether the event has happened. True also for a device that is lost, which runs nothing any more.
-[[nodiscard]] bool has_happened(const Event& event) noexcept try { return event.query(); } catch (const std::exception&) {
-  return true;
+/// Asks again after an error: one that does not last says nothing about the work.
+template <class F>
+[[nodiscard]] bool ask(F f) {
+  try {
+    return f();
+  } catch (const Error&) {
+    return f();
+  }
+}
+[[nodiscard]] bool has_happened(const Event& event) {
+  return ask([&] { return event.query(); });
 }
 
 /// Whether nothing more has to be done for the operation.
 [[nodiscard]] bool is_settled(Watched& watched) noexcept {
   CclState& state = *watched.state;
-  if (state.is_broken() || has_happened(watched.end)) return true;
   try {
+    if (state.is_broken() || has_happened(watched.end)) return true;
     state.look_for_errors();
     const auto now = sync::Clock::now();
     if (!watched.since && has_happened(watched.begin)) watched.since = now;
     if (!watched.since || now < *watched.since + state.options.timeout) return state.is_broken();
-    const std::string time = std::to_string(state.options.timeout.count());
-    fail_all(state, errc::timed_out, watched.operation, "another process did not take part within the timeout of " + time + " ms");
-  } catch (const std::exception&) {  // no memory for the words
-    fail_all(state, errc::timed_out, watched.operation, {});
+    fail_all(state, errc::timed_out, watched.operation,
+             {"another process did not take part within the timeout of ", std::to_string(state.options.timeout.count()), " ms"});
+  } catch (const std::exception& error) {
+    fail_all(state, errc::communicator_broken, watched.operation, {"nobody knows whether it has ended: ", error.what()});
   }
   return true;
 }
 
 void watch() noexcept {
   const RelaxedCapture relaxed;
-  std::vector<Watched> own;
+  Watch own;
   while (!process().is_over) {
     {
       std::unique_lock lock{process().lock};
       process().wake.wait(lock, [&] { return !own.empty() || !process().watched.empty(); });
-      std::move(process().watched.begin(), process().watched.end(), std::back_inserter(own));
-      process().watched.clear();
+      own.splice(own.end(), process().watched);
     }
     {
       const std::lock_guard lock{process().calling};
@@ -117,6 +125,17 @@ void watch() noexcept {
   }
 }
 
+void start_watching(const char* operation) {
+  const std::lock_guard lock{process().lock};
+  if (process().is_started) return;
+  try {
+    sync::Thread{watch}.detach();
+  } catch (const std::system_error&) {
+    throw_error(errc::out_of_memory, operation, "the system has no thread to watch for the timeout");
+  }
+  process().is_started = true;
+}
+
 /// Requires: the lock is held.
 void watch_exit() {
   if (!std::exchange(process().is_exit_watched, true)) call_at_exit([]() noexcept { stop(); });
@@ -124,27 +143,27 @@ void watch_exit() {
 
 }  // namespace
 
-std::optional<Watched> begin_watch(CclState& state, StreamRef stream, const char* operation) {
-  if (state.options.timeout.count() == 0) return std::nullopt;
-  Watched made{state.self(), operation};
-  stream.record_event(made.begin);
+Watch begin_watch(CclState& state, StreamRef stream, const char* operation) {
+  Watch made;
+  if (state.options.timeout.count() == 0) return made;
+  start_watching(operation);
+  made.push_back({state.self(), operation});
+  stream.record_event(made.front().begin);
   return made;
 }
 
-void end_watch(std::optional<Watched> watched, StreamRef stream) {
-  if (!watched) return;
-  stream.record_event(watched->end);
-  const std::lock_guard lock{process().lock};
-  process().watched.push_back(std::move(*watched));
-  if (!process().is_started) {
-    try {
-      sync::Thread{watch}.detach();
-    } catch (const std::system_error&) {
-      process().watched.pop_back();
-      throw_error(errc::out_of_memory, watched->operation, "the system has no thread to watch for the timeout");
-    }
-    process().is_started = true;
+void end_watch(Watch watch, StreamRef stream) {
+  if (watch.empty()) return;
+  Watched& own = watch.front();
+  try {
+    stream.record_event(own.end);
+  } catch (const std::exception& error) {
+    if (own.state->break_with(errc::communicator_broken, own.operation, {"nobody can watch for its end: ", error.what()}))
+      own.state->end_operations();
+    throw;
   }
+  const std::lock_guard lock{process().lock};
+  process().watched.splice(process().watched.end(), watch);
   process().wake.notify_one();
 }
 
@@ -159,39 +178,41 @@ void delist(CclState& state) noexcept {
   std::erase(process().states, &state);
 }
 
-void fail_all(CclState& state, errc code, const char* operation, const std::string& reason) noexcept try {
+void fail_all(CclState& state, errc code, const char* operation, CommunicatorState::Words reason) noexcept {
   if (!state.fail(code, operation, reason)) return;
-  auto all = living();
-  for (const auto& each : all)
-    if (each.get() != &state)
-      each->fail(errc::communicator_broken, "use a communicator", "another communicator failed, and all of the process were aborted");
-  abort_in_background(std::move(all));
-} catch (const std::bad_alloc&) {
-  if (state.break_with(code, operation, {})) state.end_operations();
+  try {
+    const auto all = living();
+    for (const auto& each : all)
+      if (each.get() != &state)
+        each->fail(errc::communicator_broken, "use a communicator", {"another communicator failed, and all of the process were aborted"});
+    abort_in_background(all);
+  } catch (const std::bad_alloc&) {
+    const std::shared_ptr<CclState> own = state.self();
+    abort_in_background({&own, 1});
+  }
 }
 
-void abort_in_background(std::vector<std::shared_ptr<CclState>> broken) noexcept try {
-  const auto shared = std::make_shared<std::vector<std::shared_ptr<CclState>>>(std::move(broken));
-  if (!run_in_background([shared] { abort_all(*shared); })) abort_all(*shared);
-} catch (const std::bad_alloc&) {
+void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noexcept {
+  try {
+    if (run_in_background([all = std::vector(broken.begin(), broken.end())] { abort_all(all); })) return;
+  } catch (const std::bad_alloc&) {
+  }
   abort_all(broken);
 }
 
-void destroy_in_background(ccl::Handle communicator, Device device, std::shared_ptr<Baton> own_baton,
-                           DeviceBuffer<std::uint32_t> number) noexcept {
-  static_cast<void>(run_in_background([communicator, device, own_baton, number = std::move(number)]() mutable {
-    Baton& baton = own_baton != nullptr ? *own_baton : communicating_device(device.ordinal()).baton;
-    const auto is_idle = [&] {
-      try {
-        return process().is_over || baton.is_idle();
-      } catch (const std::exception&) {  // a device that is lost runs nothing any more
-        return true;
+void destroy_in_background(std::unique_ptr<Remains> remains) noexcept {
+  Remains* const all = remains.release();
+  static_cast<void>(run_in_background([all] {
+    try {
+      const auto is_idle = [&] { return process().is_over || ask([&] { return all->baton.is_idle(); }); };
+      while (!poll_until(sync::Clock::now() + 1s, is_idle)) {
       }
-    };
-    while (!poll_until(sync::Clock::now() + 1s, is_idle)) {
+    } catch (const std::exception&) {  // nobody knows whether operations are under way
+      return;
     }
     if (process().is_over) return;
-    static_cast<void>(ccl::destroy(communicator));
+    static_cast<void>(ccl::destroy(all->communicator));
+    delete all;
   }));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/communicator.hpp>
 
+#include "base/process.hpp"
 #include "comm/devices.hpp"
 #include "comm/state.hpp"
 
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -62,6 +64,7 @@ void declare(const CommunicatorState& state, StreamRef stream, const Transfer& s
 }
 
 void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {
+  refuse_in_child(operation_of(steps.front().verb));
   state.require_engine(operation_of(steps.front().verb));
   state.check();
   for (const Transfer& step : steps) require_valid(state, step);
@@ -69,6 +72,7 @@ void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Transfe
 }
 
 void require_options(const CommunicatorOptions& options) {
+  refuse_in_child(making_communicator);
   if (options.timeout.count() < 0) throw_error(errc::invalid_argument, making_communicator, "the timeout is negative");
 }
 
@@ -140,10 +144,14 @@ CommunicatorState::CommunicatorState(const CommunicatorOptions& given) : options
   if (given.concurrent) own_baton = make_baton();
 }
 
-bool CommunicatorState::break_with(errc code, const char* operation, std::string reason) noexcept {
+bool CommunicatorState::break_with(errc code, const char* operation, Words reason) noexcept {
   const std::lock_guard lock{breakage_lock_};
   if (breakage_) return false;
-  breakage_ = Breakage{code, operation, std::move(reason)};
+  breakage_ = Breakage{code, operation, {}};
+  try {
+    for (const std::string_view part : reason) breakage_->reason += part;
+  } catch (const std::bad_alloc&) {  // the code says enough
+  }
   broken_.store(true, std::memory_order_release);
   return true;
 }
@@ -183,6 +191,7 @@ void* Communicator::ccl_communicator() const { return detail::living(state_, "as
 Communicator Communicator::split(int color, int key) const {
   constexpr const char* operation = "split a communicator";
   detail::CommunicatorState& state = detail::living(state_, operation);
+  detail::refuse_in_child(operation);
   if (color < 0) detail::throw_error(errc::invalid_argument, operation, "the color is negative");
   state.require_engine(operation);
   state.check();
@@ -203,14 +212,16 @@ void Communicator::run_group(StreamRef stream, const std::vector<detail::Transfe
 }
 
 void Communicator::check() const {
-  detail::CommunicatorState& state = detail::living(state_, "check a communicator");
+  constexpr const char* operation = "check a communicator";
+  detail::CommunicatorState& state = detail::living(state_, operation);
+  detail::refuse_in_child(operation);
   state.look_for_errors();
   state.check();
 }
 
 void Communicator::abort() noexcept {
-  if (state_ == nullptr) return;
-  if (state_->break_with(errc::communicator_broken, "use a communicator", "abort() was called")) state_->end_operations();
+  if (state_ == nullptr || detail::is_forked_child()) return;
+  if (state_->break_with(errc::communicator_broken, "use a communicator", {"abort() was called"})) state_->end_operations();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -2,6 +2,7 @@
 #include "comm/mpi_process.hpp"
 
 #include "base/immortal.hpp"
+#include "base/polling.hpp"
 #include "base/sync.hpp"
 #include "comm/devices.hpp"
 
@@ -20,17 +21,22 @@ struct MpiProcess {
   sync::Mutex lock;  // guards the following members, and every change of the last
   bool is_prepared = false;
   sync::Atomic<bool> is_finalized{false};
+  sync::Atomic<int> uses{0};
 };
 MpiProcess& process() { return immortal<MpiProcess>(); }
+
+constexpr const char* finalized = "MPI is finalized";
 
 /// MPI_Finalize() calls this first. An operation that never gets its turn in its stream holds it for ever.
 int drain(MPI_Comm, int, void*, void*) {
   try {
     wait_for_all_batons();
-  } catch (const std::exception&) {  // a device that is lost runs nothing any more
+  } catch (const std::exception&) {  // a device that is lost runs nothing any more, but the threads that call MPI do
   }
   const std::lock_guard lock{process().lock};
-  process().is_finalized.store(true, std::memory_order_release);
+  process().is_finalized = true;
+  while (!poll_until(sync::Clock::now() + std::chrono::seconds{1}, [] { return process().uses == 0; })) {
+  }
   return MPI_SUCCESS;
 }
 
@@ -83,8 +89,16 @@ void prepare_mpi(const char* operation, const char* library_of_program) {
 }
 
 void require_mpi(const char* operation) {
-  if (process().is_finalized.load(std::memory_order_acquire)) throw_error(errc::not_permitted, operation, "MPI is finalized");
+  if (process().is_finalized.load(std::memory_order_acquire)) throw_error(errc::not_permitted, operation, finalized);
 }
+
+MpiUse::MpiUse(const char* operation) {
+  ++process().uses;  // before it looks, so that MPI_Finalize() sees this use, or this sees MPI_Finalize()
+  if (!process().is_finalized) return;
+  --process().uses;
+  throw_error(errc::not_permitted, operation, finalized);
+}
+MpiUse::~MpiUse() { --process().uses; }
 
 void free_communicators(MPI_Comm& a, MPI_Comm& b) noexcept {
   const std::lock_guard lock{process().lock};

@@ -14,6 +14,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
 void prepare_mpi(const char* operation, const char* library_of_program);
 /// @throws errc::not_permitted once MPI is finalized
 void require_mpi(const char* operation);
+/// While it lives, MPI_Finalize() waits. @throws errc::not_permitted once MPI is finalized
+class MpiUse {
+ public:
+  explicit MpiUse(const char* operation);
+  MpiUse(const MpiUse&) = delete;
+  MpiUse& operator=(const MpiUse&) = delete;
+  ~MpiUse();
+};
 /// Frees both, unless MPI is finalized: then they are gone.
 void free_communicators(MPI_Comm& a, MPI_Comm& b) noexcept;
 /// @throws the error, unless `result` is MPI_SUCCESS

@@ -57,7 +57,12 @@ void MpiState::enqueue(StreamRef stream, std::span<const Transfer> steps) {
   CommunicatingDevice& device = communicating_device(stream.device().ordinal());
   Baton::Turn turn{own_baton != nullptr ? *own_baton : device.baton, stream};
   declare_accesses(*this, stream, steps);
-  device.memory_is_the_hosts ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
+  try {
+    device.memory_is_the_hosts ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
+  } catch (...) {
+    turn.end();
+    throw;
+  }
   turn.end();
 }
 

@@ -33,6 +33,9 @@ struct MpiState final : CommunicatorState {
   std::shared_ptr<Stager> stager;  // made by the first operation that needs it
 };
 
+/// Why an operation could not run.
+inline constexpr const char* no_memory = "there was no memory to run it";
+
 /// MPI counts with int: it gets at most so many elements, or bytes, in a call. What is larger is divided. Tests make it small.
 extern constinit std::size_t most_elements_in_mpi;
 

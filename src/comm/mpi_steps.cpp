@@ -147,11 +147,11 @@ struct Call {
 [[noreturn]] void fail(MpiState& state, const char* operation, int result) {
   int kind = MPI_ERR_OTHER;
   MPI_Error_class(result, &kind);
-  std::string reason = text_of(result);
-  if (kind == MPI_ERR_TRUNCATE) reason += ": the processes do not agree about the number of elements";
-  state.break_with(errc::communicator_broken, operation, reason);
+  const bool is_too_long = kind == MPI_ERR_TRUNCATE;
+  state.break_with(errc::communicator_broken, operation,
+                   {text_of(result), is_too_long ? ": the processes do not agree about the number of elements" : ""});
   state.check();
-  throw_error(errc::communicator_broken, operation, reason.c_str());
+  throw_error(errc::communicator_broken, operation, "MPI failed");
 }
 
 /// Why the time is over for an operation that began at `begin`. Breaks the communicator then.
@@ -159,8 +159,8 @@ void require_time(MpiState& state, const char* operation, sync::Clock::time_poin
   state.check();
   const auto timeout = state.options.timeout;
   if (timeout.count() == 0 || sync::Clock::now() < begin + timeout) return;
-  const std::string time = std::to_string(timeout.count());
-  state.break_with(errc::timed_out, operation, "another process did not take part within the timeout of " + time + " ms");
+  state.break_with(errc::timed_out, operation,
+                   {"another process did not take part within the timeout of ", std::to_string(timeout.count()), " ms"});
   state.check();
 }
 
@@ -188,8 +188,8 @@ void require_whole(MpiState& state, const Call& call, const MPI_Status& status) 
   MPI_Get_count(&status, call.type, &received);
   if (received == call.count) return;
   state.break_with(errc::communicator_broken, operation_of(call.verb),
-                   "process " + std::to_string(call.peer) + " sent " + std::to_string(received) + " bytes of the " +
-                       std::to_string(call.count) + " that were expected");
+                   {"process ", std::to_string(call.peer), " sent ", std::to_string(received), " bytes of the ", std::to_string(call.count),
+                    " that were expected"});
   state.check();
 }
 
@@ -288,7 +288,7 @@ void compare_arguments(MpiState& state, const Transfer& step) {
                                             "the root"};
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (least[2 * i] == -least[2 * i + 1]) continue;
-    state.break_with(errc::invalid_argument, operation_of(step.verb), std::string{"the processes do not agree about "} + what[i]);
+    state.break_with(errc::invalid_argument, operation_of(step.verb), {"the processes do not agree about ", what[i]});
     state.check();
   }
 }
@@ -302,6 +302,7 @@ void run_step(MpiState& state, const Transfer& step) {
 }  // namespace
 
 void run_in_mpi(MpiState& state, std::span<const Transfer> steps) try {
+  const MpiUse use{operation_of(steps.front().verb)};
   state.check();
   for (const Transfer& step : steps) {
     const Blocks blocks = blocks_of(state, step);
@@ -324,7 +325,7 @@ void run_in_mpi(MpiState& state, std::span<const Transfer> steps) try {
     run_together(state, parts);
   }
 } catch (const std::bad_alloc&) {  // of this library's own: the other processes go on with this operation, and this one cannot
-  state.break_with(errc::out_of_memory, operation_of(steps.front().verb), "there was no memory to run it");
+  state.break_with(errc::out_of_memory, operation_of(steps.front().verb), {no_memory});
   throw;
 }
 

@@ -15,8 +15,8 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
+#include <list>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -123,7 +123,7 @@ class Stager : public std::enable_shared_from_this<Stager> {
   void work() noexcept;
   void run(const Job& job) noexcept;
   void run_piece(const Job& job, std::size_t piece);
-  void hand_over(Job job);
+  void hand_over(const Job& job);
   void enqueue_pieces(const Job& job);
   ///@{ In the stream: makes later work wait for MPI, and tells MPI's thread.
   void enqueue_wait(const Job& job, std::uint32_t number);
@@ -142,10 +142,11 @@ class Stager : public std::enable_shared_from_this<Stager> {
   std::shared_ptr<PinnedBuffer<std::byte>> ring_;
   std::uint32_t next_ = 0;  // number of the next piece
   bool is_started_ = false;
+  sync::Atomic<std::uint64_t> given_up_{~std::uint64_t{0}};  // the first piece of an operation whose error the caller has got
 
   sync::Mutex lock_;
   sync::ConditionVariable wake_;
-  std::deque<Job> jobs_;
+  std::list<Job> jobs_;
   bool is_closed_ = false;
 };
 
@@ -177,9 +178,9 @@ void Stager::start_thread() {
   is_started_ = true;
 }
 
-void Stager::hand_over(Job job) {
+void Stager::hand_over(const Job& job) {
   const std::lock_guard lock{lock_};
-  jobs_.push_back(std::move(job));
+  jobs_.push_back(job);
   wake_.notify_one();
 }
 
@@ -194,9 +195,8 @@ void Stager::work() noexcept {
   for (;;) {
     wake_.wait(lock, [&] { return is_closed_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    std::deque<Job> one;
-    one.push_back(std::move(jobs_.front()));
-    jobs_.pop_front();
+    std::list<Job> one;
+    one.splice(one.end(), jobs_, jobs_.begin());
     lock.unlock();
     run(one.front());
     one.clear();  // perhaps the last owner of the communicator
@@ -225,7 +225,9 @@ void Stager::run(const Job& job) noexcept {
       number.store(job.first + static_cast<std::uint32_t>(piece) + 1, std::memory_order_release);
     }
   } catch (...) {
-    keep_failure(Access::slot(job.stream), job.stream.id(), {.exception = std::current_exception(), .epoch = job.epoch});
+    job.state->break_with(errc::out_of_memory, operation_of(job.routes.front().step.verb), {no_memory});  // unless MPI has failed
+    if (given_up_.load(std::memory_order_relaxed) != job.first)
+      keep_failure(Access::slot(job.stream), job.stream.id(), {.exception = std::current_exception(), .epoch = job.epoch});
     number.store(job.first + static_cast<std::uint32_t>(job.pieces), std::memory_order_release);
   }
 }
@@ -277,8 +279,8 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, s
     enqueue_pieces(job);
   } catch (const std::exception& error) {
     // A part of the operation is in the stream. The other processes cannot be told.
-    state->break_with(errc::communicator_broken, operation_of(steps.front().verb),
-                      std::string{"a part could not be enqueued: "} + error.what());
+    given_up_.store(job.first, std::memory_order_relaxed);  // before the thread sees that the communicator is broken
+    state->break_with(errc::communicator_broken, operation_of(steps.front().verb), {"a part could not be enqueued: ", error.what()});
     throw;
   }
 }

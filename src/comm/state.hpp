@@ -8,10 +8,12 @@
 #include <runnel/communicator.hpp>
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -43,8 +45,10 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   virtual void look_for_errors() {}
 
   [[nodiscard]] bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
+  /// Why it breaks, in parts: they are put together only if this is the first reason, and if there is memory for it.
+  using Words = std::initializer_list<std::string_view>;
   /// The first reason stays. Returns whether this is the first one.
-  bool break_with(errc code, const char* operation, std::string reason) noexcept;
+  bool break_with(errc code, const char* operation, Words reason) noexcept;
   /// @throws the reason, if the communicator is broken
   void check() const;
 

@@ -21,6 +21,7 @@ struct Together::Operations {
     std::shared_ptr<CclState> state;
     StreamRef stream;
     std::vector<Transfer> steps;
+    bool is_captured = false;  // into a graph
   };
   void add(std::shared_ptr<CclState> state, StreamRef stream, std::span<const Transfer> steps) {
     items.push_back({std::move(state), stream, {steps.begin(), steps.end()}});

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <sys/wait.h>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -83,21 +84,29 @@ void destroy() {
   stream.synchronize();
 }
 
-/// A child that only ends, and one that uses the communicator.
+/// A child that uses the communicator and ends, while an operation is under way in its parent.
 void fork_in_use() {
   static const Communicator all{world(), options(60s)};
   const Stream stream;
   DeviceBuffer<int> values{10, stream};
+  std::atomic<bool> is_open{false};
+  stream.launch_host_func([&] {
+    while (!is_open) std::this_thread::yield();
+  });
   all.all_reduce(stream, values);
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
     say_error([&] { all.all_reduce(stream, values); });
+    say_error([&] { static_cast<void>(all.split(0)); });
+    say_error([&] { all.check(); });
+    say_error([] { const Communicator another{world(), options()}; });
     std::fflush(stdout);
     std::exit(0);
   }
   int status = 0;
   waitpid(child, &status, 0);
+  is_open = true;
   stream.synchronize();
   std::puts(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "the child ended" : "the child did not end well");
 }

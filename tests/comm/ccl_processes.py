@@ -11,8 +11,8 @@ launch = os.path.join(os.path.dirname(__file__), 'launch.py')
 LIMIT_S = 40
 REFUSED = 'runnel: could not make a communicator: '
 BROKEN = 'runnel: could not run all_reduce: '
-FORKED = ('runnel: could not ask for the current device: this process was forked from one that had used the runtime; use exec, or fork before '
-          'first use')
+FORKED = [f'runnel: could not {what}: this process was forked from one that had used the runtime; use exec, or fork before first use'
+          for what in ('run all_reduce', 'split a communicator', 'check a communicator', 'make a communicator')]
 
 # Name, processes, settings of the stand-in, and what all processes print; None: each prints some error.
 CASES = [
@@ -22,7 +22,7 @@ CASES = [
     ('just_return', 2, {'STANDIN_CCL_DESTROY_WAITS': '1'}, 2 * ['done']),
     ('destroy', 2, {}, 2 * ['at once']),
     ('destroy', 2, {'STANDIN_CCL_DESTROY_WAITS': '1', 'STANDIN_SCHEDULER': 'lazy'}, 2 * ['at once']),
-    ('fork_in_use', 1, {}, [FORKED, 'the child ended']),
+    ('fork_in_use', 1, {}, FORKED + ['the child ended']),
     ('make', 1, {'STANDIN_CCL_FAULT': 'call=1;code=2'}, [REFUSED + 'unhandled system error']),
     ('make', 2, {'STANDIN_CCL_FAULT': 'call=1;code=2'}, 2 * [REFUSED + 'unhandled system error']),
     ('make', 1, {'STANDIN_DEVICES': '0'}, None),

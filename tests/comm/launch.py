@@ -34,7 +34,7 @@ def wait_for(processes, end):
         time.sleep(0.01)
         failed = [process.returncode for process in processes if process.returncode]
         if failed and code == 0:
-            code = failed[0]
+            code = abs(failed[0])
             end = min(end, time.monotonic() + GRACE_S)
         if time.monotonic() > end:
             print('launch.py: the processes did not end', file=sys.stderr)

@@ -106,6 +106,8 @@ void Checker::thrown(const char* what, const Error& error) {
   const bool no_device = ends_with(now.fault_call, "GetDeviceCount") && expected(fault_.code) == errc::no_device &&
                          std::strstr(error.what(), std::to_string(fault_.code).c_str()) != nullptr;
   const bool in_words = no_device || (fault_.code == 600 && ends_with(now.fault_call, "ElapsedTime"));
+  // The library of collective operations has called the runtime.
+  if (communicates_ && error.code() == errc::communicator_broken) return;
   // HIP 5's function returns -1 without a reason, which the library reports as an invalid handle.
   if (ends_with(now.fault_call, "GetStreamDeviceId") && error.native_code() == 400) return;
   if (error.native_code() != (in_words ? 0 : fault_.code))
@@ -151,12 +153,20 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   const bool is_discarded_later = enqueues_several_ && !sound();
   if (!is_discarded_later && !eventually([&] { return (after = counts()).host_functions <= before.live.host_functions; }))
     violation("%s: a host function that the stream did not take is alive", what);
+  if (communicates_)
+    static_cast<void>(eventually([&] {
+      after = counts();
+      return after.streams <= before.live.streams && after.device_blocks <= before.live.device_blocks &&
+             after.events <= before.live.events + batons_;
+    }));
   const auto same = [&](const char* name, std::size_t found, std::size_t now) {
-    if (found != now) violation("%s: %zu %s before, %zu after", what, found, name, now);
+    const bool is_less = communicates_ && now <= found + kept_communicators() + (std::string_view{name} == "events" ? batons_ : 0);
+    if (found != now && !is_less) violation("%s: %zu %s before, %zu after", what, found, name, now);
   };
   same("streams", before.live.streams, after.streams);
   same("events", before.live.events, after.events);
-  same("pinned blocks", before.live.pinned_blocks, after.pinned_blocks);
+  // A communicator keeps the pinned memory that its first operation needs.
+  if (!communicates_) same("pinned blocks", before.live.pinned_blocks, after.pinned_blocks);
   same("device blocks", before.live.device_blocks, after.device_blocks);
   // Graphs that were dropped earlier are destroyed by any later call.
   const auto no_more = [&](const char* name, std::size_t found, std::size_t later) {
@@ -214,14 +224,22 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool throws_itself = during == "chain that throws";
   // The stream between the two devices is destroyed all the same.
   const bool is_between = during == "wait_event from another device" && ends_with(call, "GetDevice");
+  // Threads that look after communicators query again, and free memory. An operation whose end could not be recorded is waited for in
+  // another way. Pinned memory that cannot be registered is allocated.
+  const bool looks_after =
+      communicates_ && (ends_with(call, "EventQuery") || ends_with(call, "HostRegister") ||
+                        std::any_of(std::begin(drops), std::end(drops), [&](const char* each) { return ends_with(call, each); }));
+  // The end of the scenario's abort, which looks for the streams' errors.
+  const bool ends_abort = during == "abort" && ends_with(call, "StreamSynchronize");
   // Without an answer the trace has a gap.
   constexpr const char* times[] = {"StreamQuery", "EventCreateWithFlags", "EventRecord",       "EventSynchronize",        "EventQuery",
                                    "ElapsedTime", "StreamIsCapturing",    "GetCaptureInfo_v2", "StreamCreateWithPriority"};
   const bool is_trace = traces_ && std::any_of(std::begin(times), std::end(times), [&](const char* each) { return ends_with(call, each); });
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
-  const bool harmless = watches || is_trace || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again || is_look ||
-                        throws_itself || is_between || is_full   // out of memory: retried after freeing what is kept for reuse
+  const bool harmless = watches || looks_after || ends_abort || is_trace || asks_first || is_drop || is_mark || is_end || is_first_use ||
+                        waits_again || is_look || throws_itself || is_between ||
+                        is_full                                  // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")          // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")        // likewise
                         || ends_with(call, "EndCapture")         // likewise
@@ -251,7 +269,15 @@ void Checker::check_device_memory() {
   }
 }
 
+std::size_t Checker::kept_communicators() const { return communicates_ && (!sound() || exhaustion::is_planned()) ? kept_streams_ : 0; }
+
 void Checker::finish() {
+  // Threads give up what communicators had.
+  if (communicates_)
+    static_cast<void>(eventually([&] {
+      const LiveObjects live = live_objects();
+      return live.streams <= kept_communicators() && live.events <= batons_ + 2 * kept_communicators() && live.pinned_blocks == 0;
+    }));
   // Freeing pinned blocks returns the events that guard their reuse.
   static_cast<void>(attempt("PinnedPool::trim", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
@@ -267,8 +293,9 @@ void Checker::finish() {
   if (!eventually([] { return live_objects().host_functions == 0 && Callable::alive() == 0; }))
     violation("%d callables were never destroyed, the library counts %zu", Callable::alive().load(), live_objects().host_functions);
   const LiveObjects live = live_objects();
+  const std::size_t kept = kept_communicators();
   const std::size_t counted_blocks = now.sticky || expected(fault_.code) == errc::capture ? kept_blocks_ : 0;
-  if (live.streams != 0 || live.events != 0 || live.pinned_blocks != 0 || live.device_blocks > counted_blocks)
+  if (live.streams > kept || live.events > batons_ + 2 * kept || live.pinned_blocks != 0 || live.device_blocks > counted_blocks + kept)
     violation("still alive: %zu streams, %zu events, %zu pinned, %zu device blocks", live.streams, live.events, live.pinned_blocks,
               live.device_blocks);
   // After a refused destruction the object stays with the runtime. Repeating the call could destroy a new object with the same handle.
@@ -277,7 +304,7 @@ void Checker::finish() {
   // it cannot know when the block's streams are complete.
   const std::size_t allowed_blocks = expected(fault_.code) == errc::capture ? 1 : allowed;
   // Memory freed in stream order is released when the stream reaches the free.
-  if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed_blocks; }))
+  if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed_blocks + kept; }))
     violation("the runtime still has %zu device blocks", view().device_blocks);
   if (now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
   // A graph that is dropped in a host function is destroyed later; without memory to note that, it is leaked.
@@ -286,9 +313,10 @@ void Checker::finish() {
   if (!now.sticky && now.executable_graphs > allowed_graphs)
     violation("the runtime still has %zu executable graphs", now.executable_graphs);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
-  const auto known = [&] { return live_objects().pooled_events + kept_events_ + 2 * PinnedPool::statistics().cached_blocks; };
+  const auto known = [&] { return live_objects().pooled_events + batons_ + kept_events_ + 2 * PinnedPool::statistics().cached_blocks; };
   // The trace keeps events until it is written after the work behind them is complete.
   if (traces_) static_cast<void>(eventually([&] { return Trace::write(), view().events <= known() + allowed; }));
+  if (communicates_) static_cast<void>(eventually([&] { return view().events <= known() + allowed; }));
   if (view().events > known() + allowed) violation("the runtime has %zu events, the library knows of %zu", view().events, known());
 }
 

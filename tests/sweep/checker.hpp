@@ -92,6 +92,12 @@ class Checker {
     traces_ = true;
     kept_events_ += 1;  // the clock of the device
   }
+  /// Communicators are in use from now on. Their threads query events and give up objects later, and `batons` events stay with devices or
+  /// communicators for the order of operations.
+  void communicates(std::size_t batons) {
+    communicates_ = true;
+    batons_ = batons;
+  }
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover() was called.
   void finish();
   [[nodiscard]] int report(const char* scenario) const;
@@ -118,6 +124,8 @@ class Checker {
   void watch_blocks(const char* what);
   void check_device_memory();
   void absorbed(const char* what, const StandinView& now);
+  /// How many communicators may stay: without an answer, or without a thread, the library cannot destroy them.
+  [[nodiscard]] std::size_t kept_communicators() const;
 
   void (*inspect_)(StandinView*);
   Fault fault_;
@@ -128,6 +136,8 @@ class Checker {
   bool enqueues_several_ = false;
   bool watches_ = false;
   bool traces_ = false;
+  bool communicates_ = false;
+  std::size_t batons_ = 0;
   int violations_ = 0;
   int thrown_ = 0;
   int absorbed_ = 0;

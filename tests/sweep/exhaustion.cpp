@@ -24,16 +24,19 @@ namespace {
 constexpr long never = std::numeric_limits<long>::max();
 enum class What { none, memory, threads };
 
-/// The code of one loaded file.
-struct Range {
-  std::uintptr_t begin = 0, end = 0;
+/// The code of some loaded files: one, or one and what is built upon it.
+struct Code {
+  struct Range {
+    std::uintptr_t begin = 0, end = 0;
+  };
+  std::array<Range, 2> files{};
   [[nodiscard]] bool contains(const void* address) const noexcept {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    return begin <= at && at < end;
+    return std::any_of(files.begin(), files.end(), [&](Range each) { return each.begin <= at && at < each.end; });
   }
 };
 
-constinit Range library, runtime, program;
+constinit Code library, runtime, program;
 constinit bool counting = false;  // set before the first thread starts
 constinit What what = What::none;
 constinit bool lasting = false;
@@ -48,16 +51,19 @@ thread_local constinit int paused = 0;
 
 int note_file(dl_phdr_info* info, std::size_t, void*) {
   const std::string_view name = info->dlpi_name;
-  Range* const range = name.empty()                                                             ? (program.begin == 0 ? &program : nullptr)
-                       : name.find("/librunnel-") != name.npos                                  ? &library
-                       : name.find("cudart") != name.npos || name.find("amdhip64") != name.npos ? &runtime
-                                                                                                : nullptr;
-  if (range == nullptr) return 0;
+  const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  const bool is_first = name.empty() && program.files[0].begin == 0;
+  Code* const code = is_first                                                                         ? &program
+                     : has("/librunnel-")                                                             ? &library
+                     : has("/libcudart") || has("/libamdhip64") || has("/libnccl") || has("/librccl") ? &runtime
+                                                                                                      : nullptr;
+  if (code == nullptr) return 0;
+  Code::Range& range = code->files[code->files[0].begin == 0 ? 0 : 1];
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& part = info->dlpi_phdr[i];
     if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
-    range->begin = info->dlpi_addr + part.p_vaddr;
-    range->end = range->begin + part.p_memsz;
+    range.begin = info->dlpi_addr + part.p_vaddr;
+    range.end = range.begin + part.p_memsz;
   }
   return 0;
 }
@@ -139,7 +145,7 @@ void begin() {
   std::array<void*, 4> frames{};
   static_cast<void>(backtrace(frames.data(), 4));  // its first call allocates
   dl_iterate_phdr(note_file, nullptr);
-  if (library.begin == 0) {
+  if (library.files[0].begin == 0) {
     std::printf("the library is a part of the program, so its calls cannot be told from those of the program\n");
     std::exit(77);
   }

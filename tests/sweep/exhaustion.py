@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from scenarios import scenarios_of
+from scenarios import path_of, scenarios_of
 
 FORMS = ["once", "lasting"]
 KINDS = {"memory": "allocations", "threads": "thread starts"}
@@ -26,7 +26,7 @@ class Exhaustion:
         self.limit = arguments.limit
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith(("STANDIN_", "RUNNEL_", "SWEEP_"))}
         if arguments.standin:
-            self.environment["LD_LIBRARY_PATH"] = os.path.dirname(os.path.abspath(arguments.standin))
+            self.environment["LD_LIBRARY_PATH"] = path_of(arguments.standin)
             self.environment["STANDIN_SCHEDULER"] = arguments.scheduler
         self.environment["RUNNEL_STAGING_WORKERS"] = "2"
         # Some scenarios leave memory to work that may be pending at their end. The program itself counts the library's blocks.

@@ -15,8 +15,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "../support/gate.hpp"
 #include "checker.hpp"
+#include "gate.hpp"
+#ifdef SWEEP_COMMUNICATORS
+#include "communicators.hpp"
+#endif
 #ifdef SWEEP_SENDERS
 #include "senders.hpp"
 #endif
@@ -33,15 +36,6 @@ constexpr Device second{1};
 bool begin(Checker& c) {
   return c.attempt("current_stream", [] { static_cast<void>(current_stream()); });
 }
-
-/// Blocks a stream until the scenario opens it.
-class Gate : public test_support::Gate {
- public:
-  Gate() : test_support::Gate{patience} {}
-  bool close_on(Checker& c, StreamRef stream) {
-    return c.attempt("close a gate", [&] { stream.launch_host_func([wait = blocking_function(), alive = Callable{}] { wait(); }); });
-  }
-};
 
 std::vector<int> numbers(std::size_t n, int from = 1) {
   std::vector<int> v(n);
@@ -1117,6 +1111,12 @@ struct Scenario {
   const char* environment = "";
   bool calls_runtime = false;  // calls functions of the vendor's runtime
 };
+#ifdef SWEEP_MPI
+// Open MPI begins in a third of the time if it looks for no other processes and no network. Without folders of their own, many may run at a
+// time.
+constexpr const char* mpi_alone =
+    "OMPI_MCA_ess_singleton_isolated=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self OMPI_MCA_orte_create_session_dirs=0";
+#endif
 constexpr Scenario scenarios[] = {
     {"streams", streams},
     {"wait_stream", wait_stream},
@@ -1160,6 +1160,15 @@ constexpr Scenario scenarios[] = {
     {"completions", completions},
 #ifdef SWEEP_SENDERS
     {"senders", senders},
+#endif
+#ifdef SWEEP_MPI
+    {"mpi_operations", mpi_operations, mpi_alone},
+#endif
+#ifdef SWEEP_CCL
+    {"ccl_operations", ccl_operations},
+    {"ccl_captured", ccl_captured},
+    {"ccl_devices", ccl_devices, "STANDIN_DEVICES=2"},
+    {"ccl_error", ccl_error, "STANDIN_CCL_FAULT=operation=2;code=6"},
 #endif
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scenarios of sweep_scenarios, for the scripts that run them."""
+import os
 import subprocess
 
 
@@ -12,3 +13,9 @@ def scenarios_of(program, environment, only):
         if not only or name in only:
             found[name] = dict(setting.split("=", 1) for setting in settings)
     return found
+
+
+def path_of(standin):
+    """Where the loader finds the stand-in, and that of the library of collective operations, which has a folder beneath it."""
+    folder = os.path.dirname(os.path.abspath(standin))
+    return os.path.join(folder, "ccl") + ":" + folder

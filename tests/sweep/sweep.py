@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from scenarios import scenarios_of
+from scenarios import path_of, scenarios_of
 
 FORMS = ["refused", "executed", "sticky"]
 # 600 ("not ready") is an answer of queries, so only queries return it. 123456 is an unknown error number.
@@ -33,7 +33,7 @@ class Sweep:
         self.program = arguments.scenarios
         self.limit = arguments.limit
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith(("STANDIN_", "RUNNEL_"))}
-        self.environment["LD_LIBRARY_PATH"] = os.path.dirname(os.path.abspath(arguments.standin))
+        self.environment["LD_LIBRARY_PATH"] = path_of(arguments.standin)
         self.environment["STANDIN_SCHEDULER"] = arguments.scheduler
         self.environment["RUNNEL_STAGING_WORKERS"] = "1"
         for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS"):

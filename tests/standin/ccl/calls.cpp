@@ -185,7 +185,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRank(ncclComm_t* made, int size, ncclUniqueId id, int rank) {
   if (const ncclResult_t result = begin_call(); result != ncclSuccess) return result;
   int device = 0;
-  if (API(GetDevice)(&device) != API(Success)) return ncclUnhandledCudaError;
+  if (API(GetDevice)(&device) != API(Success)) {
+    static_cast<void>(API(GetLastError)());  // as NCCL does
+    return ncclUnhandledCudaError;
+  }
   if (rank < 0 || rank >= size || group.depth > 0) return ncclInvalidArgument;
   standin::SharedFile place;
   std::memcpy(static_cast<void*>(&place), &id, sizeof place);

@@ -100,7 +100,7 @@ void fork_in_use() {
     say_error([&] { all.all_reduce(stream, values); });
     say_error([&] { static_cast<void>(all.split(0)); });
     say_error([&] { all.check(); });
-    say_error([] { const Communicator another{world(), options()}; });
+    say_error([] { const Communicator another{World::from_environment(), options()}; });
     std::fflush(stdout);
     std::exit(0);
   }

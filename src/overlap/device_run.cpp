@@ -193,10 +193,11 @@ void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamR
   }
 }
 
-/// Copies the chunk in. The event is recorded at once: on the stream there may be copies of later chunks soon, for which nothing has to
-/// wait.
+/// Copies the chunk in. The event is recorded at once, because copies of later chunks may follow on the stream, for which nothing has to
+/// wait. It is recorded after the mark, which has happened then as well.
 void DeviceRun::arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
   copy_in(here, buffers, stream);
+  record_mark(here.marks, &OverlapPlace::Marks::arrived, stream);
   if (by_step_) stream.record_event(here.arrived);
 }
 
@@ -254,7 +255,6 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
     arrive(here, buffers, step.in);
   else if (n + 1 == copies_started_ && start_error_ != nullptr)
     std::rethrow_exception(start_error_);
-  record_mark(here.marks, &Marks::arrived, step.in);
 
   if (by_step_) {
     step.compute.wait_event(here.arrived);

@@ -8,7 +8,9 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -25,12 +27,19 @@ struct MpiState final : CommunicatorState {
   void require_engine(const char* operation) const override;
   void enqueue(StreamRef stream, std::span<const Transfer> steps) override;
   [[nodiscard]] std::shared_ptr<CommunicatorState> split(int color, int key) override;
+  /// An operation was given up. When the other processes come to it, MPI goes on with it, so that it needs the communicator and the memory:
+  /// they stay until the process ends.
+  void leave_to_mpi() { itself_ = shared_from_this(); }
 
   // Both are the communicator's own, so that the program's messages do not meet them. Operations run in the first one; what the calling
   // thread does itself in the other one, because MPI allows no two operations of all ranks in one communicator at the same time.
   MPI_Comm operations = MPI_COMM_NULL, calls = MPI_COMM_NULL;
   sync::Mutex stager_lock;
-  std::shared_ptr<Stager> stager;  // made by the first operation that needs it
+  std::shared_ptr<Stager> stager;           // made by the first operation that needs it
+  std::array<std::int64_t, 10> compared{};  // the arguments of the operation under way, if they are compared
+
+ private:
+  std::shared_ptr<CommunicatorState> itself_;
 };
 
 /// Why an operation could not run.

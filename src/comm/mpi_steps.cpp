@@ -199,11 +199,15 @@ void run_together(MpiState& state, std::span<const Transfer> steps) {
   std::vector<MPI_Request> requests(steps.size(), MPI_REQUEST_NULL);
   std::vector<MPI_Status> statuses(steps.size());
   const char* const operation = operation_of(steps.front().verb);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    calls.push_back(call_of(state, steps[i]));
-    if (const int result = begin(calls.back(), state.operations, &requests[i]); result != MPI_SUCCESS) fail(state, operation, result);
+  for (const Transfer& step : steps) calls.push_back(call_of(state, step));
+  try {
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (const int result = begin(calls[i], state.operations, &requests[i]); result != MPI_SUCCESS) fail(state, operation, result);
+    finish(state, operation, requests, statuses);
+  } catch (...) {
+    state.leave_to_mpi();
+    throw;
   }
-  finish(state, operation, requests, statuses);
   for (std::size_t i = 0; i < steps.size(); ++i)
     if (steps[i].verb == Verb::receive) require_whole(state, calls[i], statuses[i]);
 }
@@ -278,7 +282,7 @@ void compare_arguments(MpiState& state, const Transfer& step) {
   const std::array<std::int64_t, 5> own{number(step.verb), number(blocks_of(state, step).count),
                                         number(step.element) * 1000 + number(step.element_size), number(step.how),
                                         has_root ? step.peer : 0};
-  std::array<std::int64_t, 10> least{};
+  auto& least = state.compared;
   for (std::size_t i = 0; i < own.size(); ++i) {
     least[2 * i] = own[i];
     least[2 * i + 1] = -own[i];

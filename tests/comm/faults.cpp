@@ -72,7 +72,7 @@ TEST_F(CommFaults, ThreadsOfAProcessMayEnqueueAtTheSameTime) {
   const Communicator own = all.split(rank);
   constexpr int rounds = 50;
   conformance::on_threads(4, [&](int i) {
-    const Stream mine;
+    const Stream mine{stream.device()};
     DeviceBuffer<int> values{1000, mine};
     for (int round = 0; round < rounds; ++round) {
       fill(mine, values, 4 * round + i);

@@ -81,6 +81,32 @@ TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
   stream.synchronize();
 }
 
+/// MPI goes on with an operation that was given up once the last process comes to it.
+TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  DeviceBuffer<int> values{1000, stream};
+  fill(stream, values, 1);
+  for (const bool checked : {false, true}) {
+    std::optional<Communicator> limited{make({.timeout = 1s, .checked = checked})};
+    limited->all_reduce(stream, values, Reduce::max);
+    stream.synchronize();
+    meet();
+    if (rank != 0) {
+      limited->all_reduce(stream, values, Reduce::max);
+      EXPECT_EQ(code_of([&] { stream.synchronize(); }), errc::timed_out);
+      limited.reset();
+    }
+    meet();
+    if (rank == 0) {
+      limited->all_reduce(stream, values, Reduce::max);
+      static_cast<void>(code_of([&] { stream.synchronize(); }));  // MPI may have all it needs from the others, or not
+    }
+    meet();
+    for (int round = 0; round < 100; ++round) all.all_reduce(stream, values, Reduce::max);
+    EXPECT_EQ(on_host(values), std::vector<int>(1000, 1));
+  }
+}
+
 /// The processes have the same current device, or a device of the stand-in that has the same name.
 TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
   if (size == 1) GTEST_SKIP() << "needs two processes";

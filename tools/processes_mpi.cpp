@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a process tells the others every now and then.
+/// What each process sends to all others ten times a second.
 struct Beat {
   enum class State : std::int32_t { working, done, failed };
   State state = State::working;
@@ -30,7 +30,7 @@ struct Beat {
   std::uint64_t bytes = 0;
 };
 
-/// Calls `work` in a thread of its own. If there can be none, the result is that error.
+/// Calls `work` in a new thread. If no thread can be started, the future holds that error.
 std::future<int> start(const std::function<int()>& work) try { return std::async(std::launch::async, work); } catch (...) {
   std::promise<int> without_thread;
   without_thread.set_exception(std::current_exception());

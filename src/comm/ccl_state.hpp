@@ -107,8 +107,8 @@ void delist(CclState& state) noexcept;
 void fail_all(CclState& state, errc code, const char* operation, CommunicatorState::Words reason) noexcept;
 /// Aborts communicators that are broken, on a thread that may hang. If there is no thread, on this one.
 void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noexcept;
-/// Destroys the library's communicator once its operations have ended, on a thread that may hang. If there is no thread, or nobody can know
-/// when they have ended, it stays until the process ends.
+/// Destroys the library's communicator once its operations have ended, on a thread that may hang. It stays until the process ends if no
+/// thread can be started, or if the runtime cannot say whether the operations have ended.
 void destroy_in_background(std::unique_ptr<Remains> remains) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

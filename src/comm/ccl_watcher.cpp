@@ -207,7 +207,7 @@ void destroy_in_background(std::unique_ptr<Remains> remains) noexcept {
       const auto is_idle = [&] { return process().is_over || ask([&] { return all->baton.is_idle(); }); };
       while (!poll_until(sync::Clock::now() + 1s, is_idle)) {
       }
-    } catch (const std::exception&) {  // nobody knows whether operations are under way
+    } catch (const std::exception&) {  // the runtime cannot say whether operations are under way
       return;
     }
     if (process().is_over) return;

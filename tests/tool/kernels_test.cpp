@@ -36,7 +36,7 @@ struct Team {
   }
 };
 
-/// Runs `kernel(team, scratch)` in all threads. Each block has a scratch of its own.
+/// Calls `kernel(team, scratch)` in each thread. The threads of a block share one scratch buffer, which other blocks do not use.
 template <class Scratch, class Kernel>
 void launch(Kernel kernel) {
   std::vector<std::unique_ptr<std::barrier<>>> meetings;

@@ -30,9 +30,16 @@ constexpr std::size_t message_bytes = std::size_t{1} << 19;  // of a send or a r
 
 [[nodiscard]] bool has_reached(std::uint32_t number, std::uint32_t goal) noexcept { return static_cast<std::int32_t>(number - goal) >= 0; }
 
-/// Holds the calling thread.
+/// Holds the calling thread. For so long it only yields, because a device and other processes often answer within that time, and to sleep
+/// would cost more.
+constexpr std::chrono::microseconds awake_for{200};
 template <class F>
 void hold_until(F done) {
+  const auto asleep_from = sync::Clock::now() + awake_for;
+  while (sync::Clock::now() < asleep_from) {
+    if (done()) return;
+    sync::yield();
+  }
   while (!poll_until(sync::Clock::now() + std::chrono::seconds{1}, done)) {
   }
 }

@@ -69,11 +69,11 @@ class Together {
 /// of device or managed memory, which live until the stream has passed, as for a copy.
 ///
 /// A failure breaks the communicator: the next `synchronize()` of the stream throws the error, as it throws an exception of a host
-/// function, and every later call throws it again. Wrong arguments are refused before anything is enqueued. Every member may
-/// throw errc::invalid_handle for a moved-from communicator, and errc::not_permitted inside a host function. A stream that is being
-/// captured gets errc::capture from Engine::mpi. Engine::ccl records the operation into the graph: then the communicator has to live as
-/// long as the graph, and the program has to order the graph's launches and other operations, the same in all processes. Calls of several
-/// threads are safe; but to call in the same order everywhere is up to the program.
+/// function, and every later call throws it again. Wrong arguments are refused before anything is enqueued. Every member may throw
+/// errc::invalid_handle for a moved-from communicator. Inside a host function, what needs the other processes throws errc::not_permitted.
+/// A stream that is being captured gets errc::capture from Engine::mpi. Engine::ccl records the operation into the graph: then the
+/// communicator has to live as long as the graph, and the program has to order the graph's launches and other operations, the same in all
+/// processes. Calls of several threads are safe; but to call in the same order everywhere is up to the program.
 class Communicator {
  public:
   /// Of all processes of the world, which all have to call this. With Engine::ccl it is of the current device, the first operation has

@@ -64,7 +64,7 @@ void declare(const CommunicatorState& state, StreamRef stream, const Transfer& s
 }
 
 void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {
-  refuse_in_child(operation_of(steps.front().verb));
+  enter(operation_of(steps.front().verb));
   state.require_engine(operation_of(steps.front().verb));
   state.check();
   for (const Transfer& step : steps) require_valid(state, step);
@@ -72,7 +72,7 @@ void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Transfe
 }
 
 void require_options(const CommunicatorOptions& options) {
-  refuse_in_child(making_communicator);
+  enter(making_communicator);
   if (options.timeout.count() < 0) throw_error(errc::invalid_argument, making_communicator, "the timeout is negative");
 }
 
@@ -191,7 +191,7 @@ void* Communicator::ccl_communicator() const { return detail::living(state_, "as
 Communicator Communicator::split(int color, int key) const {
   constexpr const char* operation = "split a communicator";
   detail::CommunicatorState& state = detail::living(state_, operation);
-  detail::refuse_in_child(operation);
+  detail::enter(operation);
   if (color < 0) detail::throw_error(errc::invalid_argument, operation, "the color is negative");
   state.require_engine(operation);
   state.check();

@@ -58,10 +58,17 @@ TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
   const Stream taken{std::move(gone)};
   DeviceBuffer<int> values{10, stream};
   EXPECT_EQ(code_of([&] { all.all_reduce(gone, values); }), errc::invalid_handle);
-  std::error_code inside;
-  stream.launch_host_func([&] { inside = code_of([&] { all.all_reduce(stream, values); }); });
+  std::string operation, split, making;
+  stream.launch_host_func([&] {
+    operation = text_of([&] { all.all_reduce(stream, values); });
+    split = text_of([&] { static_cast<void>(all.split(0)); });
+    making = text_of([] { static_cast<void>(make()); });
+  });
   stream.synchronize();
-  EXPECT_EQ(inside, errc::not_permitted);
+  const std::string reason = ": a host function must not use streams: record an event and let another stream wait for it";
+  EXPECT_EQ(operation, "runnel: could not run all_reduce" + reason);
+  EXPECT_EQ(split, "runnel: could not split a communicator" + reason);
+  EXPECT_EQ(making, "runnel: could not make a communicator" + reason);
 }
 
 /// What may break all communicators of a process.

@@ -75,6 +75,19 @@ OverlapSizes chosen_sizes(const BenchCommand& command) {
   return sizes;
 }
 
+void print_bound(const HostBound& bound) {
+  std::printf("bound of the host's memory, %zu %s both ways at once: %.2f GB/s each way", bound.threads,
+              bound.threads == 1 ? "thread copies" : "threads copy", bound.alone);
+  if (!host_backend) std::printf(", %.2f beside the device's copies", bound.beside_devices);
+  std::printf("\n");
+}
+
+std::string of_bound_text(const OverlapRate& rate) {
+  char digits[40];
+  std::snprintf(digits, sizeof digits, "%.2f", rate.of_bound);
+  return rate.of_bound > 0 ? digits : "-";
+}
+
 void print_table(const Results& r) {
   std::printf("runnel %s, %s backend, %s\n", RUNNEL_VERSION, RUNNEL_BACKEND, r.device.c_str());
   std::printf("host processors: %u, staging workers: %d\n", std::thread::hardware_concurrency(), runnel::Staging::options().workers);
@@ -98,10 +111,12 @@ void print_table(const Results& r) {
       std::printf("(rounds: %u, so that computing lasts about as long as the transfers)\n", r.overlaps->rounds);
     else
       std::printf("limit, both ways at once from pinned memory: %.2f GB/s each way\n", r.overlaps->limit);
-    std::printf("  %-10s %-22s %10s %10s %10s\n", "memory", "strategy", "GB/s", "of limit", "speed-up");
+    print_bound(r.overlaps->bound);
+    std::printf("  %-10s %-22s %10s %10s %10s %10s\n", "memory", "strategy", "GB/s", "of limit", "of bound", "speed-up");
     for (const OverlapRate& rate : r.overlaps->rates)
-      std::printf("  %-10s %-22s %10.2f %10.2f %10.2f%s\n", rate.memory.c_str(), rate.strategy.c_str(), rate.gigabytes_per_s, rate.of_limit,
-                  rate.speedup, rate.strategy == "automatic" ? ("  (" + rate.chosen + ")").c_str() : "");
+      std::printf("  %-10s %-22s %10.2f %10.2f %10s %10.2f%s\n", rate.memory.c_str(), rate.strategy.c_str(), rate.gigabytes_per_s,
+                  rate.of_limit, of_bound_text(rate).c_str(), rate.speedup,
+                  rate.strategy == "automatic" ? ("  (" + rate.chosen + ")").c_str() : "");
   }
   if (r.range)
     std::printf("\n%s in pageable memory, in place, through %s of device memory: %.2f s, %.2f GB/s, every byte right\n",
@@ -142,6 +157,9 @@ void write_overlaps(Json& json, const OverlapSizes& sizes, const OverlapRates& o
   json.field("in_flight", static_cast<double>(sizes.in_flight));
   json.field("rounds", overlaps.rounds);
   json.field("limit_gigabytes_per_s", overlaps.limit);
+  json.field("bound_threads", static_cast<double>(overlaps.bound.threads));
+  json.field("bound_gigabytes_per_s", overlaps.bound.alone);
+  json.field("bound_beside_devices_gigabytes_per_s", overlaps.bound.beside_devices);
   json.key("rates");
   json.open('[');
   for (const OverlapRate& rate : overlaps.rates) {
@@ -151,6 +169,7 @@ void write_overlaps(Json& json, const OverlapSizes& sizes, const OverlapRates& o
     json.field("chosen", rate.chosen);
     json.field("gigabytes_per_s", rate.gigabytes_per_s);
     json.field("of_limit", rate.of_limit);
+    if (rate.of_bound > 0) json.field("of_bound", rate.of_bound);
     json.field("speedup", rate.speedup);
     json.close('}');
   }

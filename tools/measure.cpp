@@ -7,17 +7,21 @@
 #include "launch_byte_kernel.hpp"
 #include "size.hpp"
 
+#include "copy/streaming_copy.hpp"  // the library's own, so that the bound is that of its copies
+
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
 #include <runnel/device_resource.hpp>
 #include <runnel/event.hpp>
 #include <runnel/memory.hpp>
+#include <runnel/staging.hpp>
 #include <runnel/stream.hpp>
 #include <runnel/stream_pool.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -123,29 +127,97 @@ template <class F>
   };
 }
 
-/// The rate in each direction, in GB/s, of copies in both directions at once, with pinned memory and on all devices.
-[[nodiscard]] double measure_limit(const OverlapSizes& sizes, Bytes from, Bytes to) {
-  std::vector<Stream> in, out;
-  std::vector<DeviceBuffer<unsigned char>> there;
-  const std::size_t share = sizes.bytes / sizes.devices.size();
-  for (const Device device : sizes.devices) {
-    in.emplace_back(device);
-    out.emplace_back(device);
-    there.emplace_back(share, in.back());
-    there.emplace_back(share, out.back());
-  }
-  std::vector<double> runs;
-  for (int i = 0; i < 4; ++i) {
-    for (const Device device : sizes.devices) device.synchronize();
-    const auto start = Clock::now();
-    for (std::size_t d = 0; d < in.size(); ++d) {
-      copy(in[d], there[2 * d], from.subspan(d * share, share));
-      copy(out[d], to.subspan(d * share, share), there[2 * d + 1]);
+/// Copies between pinned memory and the memory of several devices, in both directions at once.
+class BothWays {
+ public:
+  BothWays(const std::vector<Device>& devices, std::size_t most_bytes) {
+    for (const Device device : devices) {
+      in_.emplace_back(device);
+      out_.emplace_back(device);
+      there_.emplace_back(most_bytes, in_.back());
+      there_.emplace_back(most_bytes, out_.back());
     }
-    for (const Device device : sizes.devices) device.synchronize();
-    if (i > 0) runs.push_back(static_cast<double>(share * in.size()) / 1e9 / seconds_since(start));
+    synchronize();
   }
-  return median(runs);
+  void enqueue(std::size_t device, Bytes from, Bytes to) {
+    copy(in_[device], there_[2 * device].span().subspan(0, from.size()), from);
+    copy(out_[device], to, there_[2 * device + 1].span().subspan(0, to.size()));
+  }
+  void synchronize() const {
+    for (const Stream& stream : in_) stream.device().synchronize();
+  }
+
+ private:
+  std::vector<Stream> in_, out_;
+  std::vector<DeviceBuffer<unsigned char>> there_;
+};
+
+/// The rate in GB/s: the median of three runs, after one that does not count.
+template <class F>
+[[nodiscard]] double rate_of(std::size_t bytes, F run) {
+  std::vector<double> rates;
+  for (int i = 0; i < 4; ++i) {
+    const auto start = Clock::now();
+    run();
+    if (i > 0) rates.push_back(static_cast<double>(bytes) / 1e9 / seconds_since(start));
+  }
+  return median(rates);
+}
+
+/// The rate in each direction of copies in both directions at once, with pinned memory and on all devices.
+[[nodiscard]] double measure_limit(const OverlapSizes& sizes, Bytes from, Bytes to) {
+  const std::size_t share = sizes.bytes / sizes.devices.size();
+  BothWays copies{sizes.devices, share};
+  return rate_of(share * sizes.devices.size(), [&] {
+    for (std::size_t d = 0; d < sizes.devices.size(); ++d) copies.enqueue(d, from.subspan(d * share, share), to.subspan(d * share, share));
+    copies.synchronize();
+  });
+}
+
+/// A thread's share of the work that the host's bound is measured with. Like a staging worker it copies small parts, in both directions by
+/// turns, between pageable memory and pinned memory that it uses again and again. On the way out it writes past the caches.
+struct BoundShare {
+  Bytes from, to, pinned_in, pinned_out;
+
+  void copy() const {
+    const std::size_t ring = pinned_in.size(), part = std::min(ring, std::size_t{256} << 10);
+    for (std::size_t at = 0; at < from.size(); at += part) {
+      const std::size_t place = at % ring, bytes = std::min({part, ring - place, from.size() - at});
+      std::memcpy(pinned_in.data() + place, from.data() + at, bytes);
+      detail::copy_streaming(to.data() + at, pinned_out.data() + place, bytes);
+    }
+  }
+};
+
+/// Overwrites both ranges of pinned memory, and `to`. Requires: all four ranges have the same size.
+[[nodiscard]] HostBound measure_host_bound(const std::vector<Device>& devices, Bytes from, Bytes to, Bytes pinned_in, Bytes pinned_out) {
+  constexpr std::size_t most = std::size_t{2} << 30;       // enough for a tenth of a second
+  constexpr std::size_t most_ring = std::size_t{2} << 20;  // of a thread's pinned memory, in each direction
+  const std::size_t threads = std::min(static_cast<std::size_t>(Staging::options().workers), from.size());
+  const std::size_t share = std::min(from.size(), most) / threads, ring = std::min(share, most_ring);
+  const auto copy_on_threads = [&](auto meanwhile) {
+    std::vector<std::jthread> running;
+    for (std::size_t t = 0; t < threads; ++t)
+      running.emplace_back(&BoundShare::copy, BoundShare{from.subspan(t * share, share), to.subspan(t * share, share),
+                                                         pinned_in.subspan(t * ring, ring), pinned_out.subspan(t * ring, ring)});
+    meanwhile();
+  };
+  HostBound bound{threads, rate_of(threads * share, [&] { copy_on_threads([] {}); }), 0};
+  bound.beside_devices = bound.alone;
+  if (host_backend) return bound;
+
+  BothWays copies{devices, threads * ring};
+  bound.beside_devices = rate_of(threads * share, [&] {
+    // The devices copy the threads' pinned memory as often as the threads do, by turns. Nobody waits, since nobody uses the copies.
+    copy_on_threads([&] {
+      for (std::size_t at = 0, turn = 0; at < share; at += ring, ++turn) {
+        const std::size_t bytes = threads * std::min(ring, share - at);
+        copies.enqueue(turn % devices.size(), pinned_in.first(bytes), pinned_out.first(bytes));
+      }
+    });
+    copies.synchronize();
+  });
+  return bound;
 }
 
 /// The number of rounds that take as long as a chunk's transfers, on the host backend.
@@ -165,6 +237,7 @@ template <class F>
 /// The memory that a strategy is measured on.
 struct Memory {
   const char* name;
+  bool needs_threads;  ///< no device reaches this memory, so that threads copy it to or from pinned memory
   Bytes in, out;
 };
 
@@ -189,7 +262,8 @@ void require_result(const Memory& memory, unsigned rounds, const std::string& st
   }
   require_result(memory, so_far.rounds, name);
   const double rate = static_cast<double>(sizes.bytes) / 1e9 / median(runs);
-  OverlapRate measured{memory.name, name, name_of(last.strategy), rate, rate / so_far.limit, 0, {}};
+  const double of_bound = memory.needs_threads ? rate / so_far.bound.beside_devices : 0;
+  OverlapRate measured{memory.name, name, name_of(last.strategy), rate, rate / so_far.limit, of_bound, 0, {}};
   if (sizes.record_times) {
     options.record_times = true;
     measured.times = run().times;
@@ -262,23 +336,25 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
   const Bytes pinned_out{pinned_to.data(), sizes.bytes};
 
   announce("the limit of the link");
-  OverlapRates result{measure_limit(sizes, pinned_in, pinned_out), 1, {}};
+  OverlapRates result{measure_limit(sizes, pinned_in, pinned_out), {}, 1, {}};
+  announce("the bound of the host's memory");
+  result.bound = measure_host_bound(sizes.devices, from.span(), to.span(), pinned_in, pinned_out);
   if (host_backend) result.rounds = rounds_as_long_as_transfers(std::min(sizes.chunk, sizes.bytes), pinned_in, pinned_out);
 
-  const auto measure = [&](const char* memory, Bytes in, Bytes out) {
+  const auto measure = [&](const Memory& memory) {
     const auto add = [&](const std::string& name, OverlapStrategy strategy, std::size_t in_flight) {
-      announce(name + ", " + memory + " memory");
-      result.rates.push_back(measure_strategy(sizes, {memory, in, out}, name, strategy, in_flight, result));
+      announce(name + ", " + memory.name + " memory");
+      result.rates.push_back(measure_strategy(sizes, memory, name, strategy, in_flight, result));
     };
     add("one after the other", OverlapStrategy::stream_per_chunk, 1);
     const double slowest = result.rates.back().gigabytes_per_s;
     for (const OverlapStrategy s : {OverlapStrategy::stream_per_chunk, OverlapStrategy::copy_compute_copy, OverlapStrategy::automatic})
       add(name_of(s), s, sizes.in_flight);
     for (OverlapRate& rate : result.rates)
-      if (rate.memory == memory) rate.speedup = rate.gigabytes_per_s / slowest;
+      if (rate.memory == memory.name) rate.speedup = rate.gigabytes_per_s / slowest;
   };
-  measure("pinned", pinned_in, pinned_out);
-  measure("pageable", from.span(), to.span());
+  measure({"pinned", false, pinned_in, pinned_out});
+  measure({"pageable", true, from.span(), to.span()});
   return result;
 }
 

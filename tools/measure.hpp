@@ -27,10 +27,11 @@ struct OperationCost {
 struct OverlapRate {
   std::string memory;
   std::string strategy;
-  std::string chosen;                            ///< the strategy that "automatic" chose
-  double gigabytes_per_s;                        ///< of the input; the output has the same size
-  double of_limit;                               ///< the part of the rate that the link reaches when it copies in both directions at once
-  double speedup;                                ///< compared with one chunk after the other
+  std::string chosen;      ///< the strategy that "automatic" chose
+  double gigabytes_per_s;  ///< of the input; the output has the same size
+  double of_limit;         ///< the part of the rate that the link reaches when it copies in both directions at once
+  double of_bound;         ///< the part of HostBound::beside_devices; 0 for pinned memory, which needs no such threads
+  double speedup;          ///< compared with one chunk after the other
   std::vector<runnel::OverlapChunkTimes> times;  ///< of one more run, if `record_times` is set
 };
 
@@ -50,8 +51,17 @@ using Announce = std::function<void(const std::string&)>;
 
 [[nodiscard]] std::vector<OperationCost> measure_operations(runnel::Device device, const Announce& announce);
 
+/// What the host's memory allows overlap() from pageable memory, in GB/s in each direction: plain threads, as many as the library's staging
+/// workers, copy from pageable to pinned memory and back at once, and wait for nobody.
+struct HostBound {
+  std::size_t threads;
+  double alone;
+  double beside_devices;  ///< while the devices copy as many bytes; on the host backend, where no device copies, the same as `alone`
+};
+
 struct OverlapRates {
-  double limit;     ///< GB/s in each direction: pinned memory, both directions at once, on all devices together
+  double limit;  ///< GB/s in each direction: pinned memory, both directions at once, on all devices together
+  HostBound bound;
   unsigned rounds;  ///< rounds of the kernel; on the host backend so many that computing takes as long as the transfers
   std::vector<OverlapRate> rates;
 };

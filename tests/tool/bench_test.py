@@ -17,7 +17,8 @@ tool.expect(done.returncode == 0, 'bench works ' + done.stderr.decode())
 for word in ('pinned memory', 'pageable memory', 'caller held', 'both ways', 'wait_stream', 'ns of the calling thread'):
     tool.expect(word in text, f'the table has {word!r}')
 
-done = tool.run('bench', *SMALL, '--range', '3M', '--in-flight', '3', '--json')
+done = tool.run('bench', *SMALL, '--range', '3M', '--in-flight', '3', '--json',
+                environment={'RUNNEL_STAGING_WORKERS': '3'})
 measured = json.loads(done.stdout)
 tool.expect(done.returncode == 0 and done.stdout.count(b'\n') == 1, 'JSON is one line')
 tool.expect({(copy['direction'], copy['memory']) for copy in measured['copies']} ==
@@ -33,6 +34,13 @@ if 'overlap is not measured' not in done.stderr.decode():
                  for strategy in ('one after the other', 'stream per chunk', 'copy, compute, copy', 'automatic')], 'JSON has every strategy')
     tool.expect(all(rate['gigabytes_per_s'] > 0 and rate['of_limit'] > 0 and rate['speedup'] > 0 and rate['chosen'] != 'automatic'
                     for rate in overlap['rates']), 'strategies have rates')
+    tool.expect('bound of the host\'s memory, ' in text and 'of bound' in text, 'the table has the bound of the host\'s memory')
+    bound = overlap['bound_beside_devices_gigabytes_per_s']
+    tool.expect(overlap['bound_threads'] == 3 and overlap['bound_gigabytes_per_s'] > 0 and bound > 0,
+                'the bound of the host\'s memory is measured with as many threads as there are staging workers')
+    tool.expect(all('of_bound' not in rate if rate['memory'] == 'pinned' else
+                    abs(rate['of_bound'] - rate['gigabytes_per_s'] / bound) < 1e-6 * rate['of_bound'] for rate in overlap['rates']),
+                'rates of pageable memory are compared with the bound')
     tool.expect(measured['range']['bytes'] == 3 << 20 and measured['range']['device_bytes'] == 3 * 2 * (256 << 10),
                 'a range goes through the memory of the chunks in flight')
 

@@ -191,32 +191,38 @@ struct BoundShare {
 
 /// Overwrites both ranges of pinned memory, and `to`. Requires: all four ranges have the same size.
 [[nodiscard]] HostBound measure_host_bound(const std::vector<Device>& devices, Bytes from, Bytes to, Bytes pinned_in, Bytes pinned_out) {
-  constexpr std::size_t most = std::size_t{2} << 30;       // enough for a tenth of a second
-  constexpr std::size_t most_ring = std::size_t{2} << 20;  // of a thread's pinned memory, in each direction
+  constexpr std::size_t most = std::size_t{2} << 30;  // enough for a tenth of a second
+  // A thread's pinned memory in each direction. Which size is best depends on the caches.
+  constexpr std::size_t rings[]{std::size_t{512} << 10, std::size_t{2} << 20, std::size_t{8} << 20};
   const std::size_t threads = std::min(static_cast<std::size_t>(Staging::options().workers), from.size());
-  const std::size_t share = std::min(from.size(), most) / threads, ring = std::min(share, most_ring);
-  const auto copy_on_threads = [&](auto meanwhile) {
+  const std::size_t share = std::min(from.size(), most) / threads;
+  const auto copy_on_threads = [&](std::size_t ring, auto meanwhile) {
     std::vector<std::jthread> running;
     for (std::size_t t = 0; t < threads; ++t)
       running.emplace_back(&BoundShare::copy, BoundShare{from.subspan(t * share, share), to.subspan(t * share, share),
                                                          pinned_in.subspan(t * ring, ring), pinned_out.subspan(t * ring, ring)});
     meanwhile();
   };
-  HostBound bound{threads, rate_of(threads * share, [&] { copy_on_threads([] {}); }), 0};
-  bound.beside_devices = bound.alone;
-  if (host_backend) return bound;
-
-  BothWays copies{devices, threads * ring};
-  bound.beside_devices = rate_of(threads * share, [&] {
-    // The devices copy the threads' pinned memory as often as the threads do, by turns. Nobody waits, since nobody uses the copies.
-    copy_on_threads([&] {
-      for (std::size_t at = 0, turn = 0; at < share; at += ring, ++turn) {
-        const std::size_t bytes = threads * std::min(ring, share - at);
-        copies.enqueue(turn % devices.size(), pinned_in.first(bytes), pinned_out.first(bytes));
-      }
+  const auto copy_beside_devices = [&](std::size_t ring) {
+    BothWays copies{devices, threads * ring};
+    return rate_of(threads * share, [&] {
+      // The devices copy the threads' pinned memory as often as the threads do, by turns. Nobody waits, since nobody uses the copies.
+      copy_on_threads(ring, [&] {
+        for (std::size_t at = 0, turn = 0; at < share; at += ring, ++turn) {
+          const std::size_t bytes = threads * std::min(ring, share - at);
+          copies.enqueue(turn % devices.size(), pinned_in.first(bytes), pinned_out.first(bytes));
+        }
+      });
+      copies.synchronize();
     });
-    copies.synchronize();
-  });
+  };
+  HostBound bound{threads, 0, 0};
+  for (const std::size_t most_ring : rings) {
+    const std::size_t ring = std::min(share, most_ring);
+    bound.alone = std::max(bound.alone, rate_of(threads * share, [&] { copy_on_threads(ring, [] {}); }));
+    if (!host_backend) bound.beside_devices = std::max(bound.beside_devices, copy_beside_devices(ring));
+  }
+  if (host_backend) bound.beside_devices = bound.alone;
   return bound;
 }
 

@@ -19,8 +19,8 @@ struct World {
   int rank = 0;                  ///< of this process, from 0
   int size = 1;                  ///< how many processes
   int local_rank = 0;            ///< of this process among those of the same machine: a good choice of a device
-  int mpi_communicator = -1;     ///< the handle of an MPI communicator, as MPI_Comm_c2f() gives it
-  const char* mpi_library = "";  ///< what MPI_Get_library_version() says in the program
+  int mpi_communicator = -1;     ///< the handle of an MPI communicator, as MPI_Comm_c2f() gives it. Some MPI libraries have negative ones
+  const char* mpi_library = "";  ///< what MPI_Get_library_version() says in the program; empty for processes that are not MPI's
   /// Copies `size` bytes of process 0 to the same place of all processes, and returns when they are there. All processes call it, and it
   /// may throw. Engine::ccl needs it to make a communicator of several processes.
   std::function<void(void* bytes, std::size_t size)> broadcast = {};

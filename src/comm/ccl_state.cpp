@@ -140,7 +140,7 @@ Remains::Remains(Device device, std::shared_ptr<Baton> own)
       baton{own_baton != nullptr ? *own_baton : communicating_device(device.ordinal()).baton} {}
 
 CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank, int ranks)
-    : CommunicatorState{given}, device{of}, remains_{std::make_unique<Remains>(of, own_baton)} {
+    : CommunicatorState{Engine::ccl, given}, device{of}, remains_{std::make_unique<Remains>(of, own_baton)} {
   rank = own_rank;
   size = ranks;
   fill(remains_->stream, remains_->number, 0U);

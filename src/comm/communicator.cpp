@@ -138,7 +138,7 @@ void declare_accesses(const CommunicatorState& state, StreamRef stream, std::spa
     for (const Transfer& step : steps) declare(state, stream, step);
 }
 
-CommunicatorState::CommunicatorState(const CommunicatorOptions& given) : options{given}, name{given.name} {
+CommunicatorState::CommunicatorState(Engine of, const CommunicatorOptions& given) : engine{of}, options{given}, name{given.name} {
   options.name = name.c_str();
   options.checked = given.checked || is_checking();
   if (given.concurrent) own_baton = make_baton();
@@ -182,9 +182,7 @@ std::vector<Communicator> Communicator::of_devices(std::span<const Device> devic
 int Communicator::rank() const { return detail::living(state_, "ask a communicator").rank; }
 int Communicator::size() const { return detail::living(state_, "ask a communicator").size; }
 const char* Communicator::name() const { return detail::living(state_, "ask a communicator").name.c_str(); }
-Engine Communicator::engine() const {
-  return detail::living(state_, "ask a communicator").mpi_communicator < 0 ? Engine::ccl : Engine::mpi;
-}
+Engine Communicator::engine() const { return detail::living(state_, "ask a communicator").engine; }
 int Communicator::mpi_communicator() const { return detail::living(state_, "ask a communicator").mpi_communicator; }
 void* Communicator::ccl_communicator() const { return detail::living(state_, "ask a communicator").ccl_communicator; }
 

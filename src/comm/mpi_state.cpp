@@ -13,15 +13,22 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+namespace {
+
+/// The handle does not tell: MPICH has negative ones.
+[[nodiscard]] bool is_of_mpi(const World& world) noexcept { return *world.mpi_library != '\0'; }
+
+}  // namespace
+
 std::shared_ptr<CommunicatorState> make_mpi_state(const World& world, const CommunicatorOptions& options) {
-  if (world.mpi_communicator < 0)
+  if (!is_of_mpi(world))
     throw_error(errc::invalid_argument, making_communicator, "the world names no MPI communicator: mpi::world() makes one that does");
   prepare_mpi(making_communicator, world.mpi_library);
   return std::make_shared<MpiState>(MPI_Comm_f2c(world.mpi_communicator), options);
 }
 
 bool do_share_devices(const World& world) {
-  if (world.mpi_communicator < 0) return false;
+  if (!is_of_mpi(world)) return false;
   prepare_mpi(making_communicator, world.mpi_library);
   using Name = std::array<char, 64>;
   Name own{};
@@ -34,7 +41,7 @@ bool do_share_devices(const World& world) {
   return std::adjacent_find(all.begin(), all.end()) != all.end();
 }
 
-MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : CommunicatorState{given} {
+MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : CommunicatorState{Engine::mpi, given} {
   check_mpi(MPI_Comm_dup(parent, &operations), making_communicator);
   check_mpi(MPI_Comm_dup(parent, &calls), making_communicator);
   for (MPI_Comm each : {operations, calls}) check_mpi(MPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN), making_communicator);

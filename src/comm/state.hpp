@@ -28,7 +28,7 @@ struct Breakage {
 
 /// What an engine implements.
 struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
-  explicit CommunicatorState(const CommunicatorOptions& given);
+  CommunicatorState(Engine of, const CommunicatorOptions& given);
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
   virtual ~CommunicatorState() = default;
@@ -52,11 +52,12 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   /// @throws the reason, if the communicator is broken
   void check() const;
 
+  const Engine engine;  // mpi or ccl
   CommunicatorOptions options;
   std::string name;
   int rank = 0, size = 1;
   std::shared_ptr<Baton> own_baton;               // only with CommunicatorOptions::concurrent
-  int mpi_communicator = -1;                      // of Engine::mpi
+  int mpi_communicator = -1;                      // of Engine::mpi; may be negative there, too
   sync::Atomic<void*> ccl_communicator{nullptr};  // of Engine::ccl; null once it is aborted
 
  private:

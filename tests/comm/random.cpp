@@ -16,7 +16,7 @@ namespace comm {
 namespace {
 using namespace runnel;
 
-using Number = std::uint32_t;
+using Number = std::int32_t;     // not unsigned, of which MPICH 4.0's MPI_Reduce() takes the wrong minimum and maximum
 using Group = std::vector<int>;  // processes, in the order of their ranks in a communicator
 constexpr std::size_t buffer_count = 4, own_streams = 3;
 
@@ -45,7 +45,7 @@ std::vector<Party> parties(const Communicator& all) {
 Number reduced(Number a, Number b, Reduce how) {
   switch (how) {
     case Reduce::product:
-      return a * b;
+      return static_cast<Number>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
     case Reduce::min:
       return std::min(a, b);
     case Reduce::max:
@@ -53,7 +53,7 @@ Number reduced(Number a, Number b, Reduce how) {
     case Reduce::sum:
       break;
   }
-  return a + b;
+  return static_cast<Number>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
 }
 
 class Program {
@@ -109,10 +109,11 @@ class Program {
 
   void fill_one(std::size_t buffer, std::size_t s) {
     use(s, buffer);
-    const auto value = static_cast<Number>(common_());
-    fill(stream(s), buffers_[buffer], value + static_cast<Number>(rank_));
+    const auto value = static_cast<std::uint32_t>(common_());
+    fill(stream(s), buffers_[buffer], static_cast<Number>(value + static_cast<std::uint32_t>(rank_)));
     for (std::size_t process = 0; process < expected_.size(); ++process)
-      std::fill(expected_[process][buffer].begin(), expected_[process][buffer].end(), value + static_cast<Number>(process));
+      std::fill(expected_[process][buffer].begin(), expected_[process][buffer].end(),
+                static_cast<Number>(value + static_cast<std::uint32_t>(process)));
     story_ += " fill";
   }
 

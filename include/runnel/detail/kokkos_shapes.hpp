@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
@@ -21,9 +22,13 @@ struct Dimension {
   std::size_t from_stride;
 };
 
+/// A view's label and extents. An error's text is short, so long labels are cut: both views have to fit in.
 template <class View>
 [[nodiscard]] std::string in_words(const View& view) {
-  std::string text = "'" + view.label() + "' (";
+  constexpr std::size_t longest = 60;
+  const std::string label = view.label();
+  std::string text = label.empty() ? "unnamed memory" : "'" + label.substr(0, longest) + (label.size() > longest ? "...'" : "'");
+  text += " (";
   for (unsigned i = 0; i < View::rank(); ++i) text += (i == 0 ? "" : " x ") + std::to_string(view.extent(i));
   return text + ")";
 }
@@ -97,8 +102,9 @@ CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable
     return copy_rows(stream, dst.data(), src.data(), (runs == 1 ? inner.count : 1) * size, size, shape.dimensions.data() + runs,
                      shape.rank - runs, policy);
   } catch (const Error& error) {
-    if (error.code() == errc::invalid_argument) refuse_views(dst, src, error.what());
-    throw;
+    if (error.code() != errc::invalid_argument) throw;
+    const std::string_view text{error.what()};
+    refuse_views(dst, src, text.substr(text.find(": ") + 2).data());  // without "runnel: ", which the new text begins with
   }
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doxygen writes the site (docs/Doxyfile) without warnings, so every public name is documented. Each link within the site leads to a file
-and a place that are there, each guide is found by the search, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
+and a place that are there, the search finds each guide and each task of the first page, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
 detail."""
 import html.parser
 import importlib.util
@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import urllib.parse
 
@@ -41,6 +42,8 @@ def write(folder):
     settings = (repository.ROOT / 'docs/Doxyfile').read_text() + f'OUTPUT_DIRECTORY = {folder}\n'
     done = subprocess.run(['doxygen', '-'], input=settings, cwd=repository.ROOT, capture_output=True, text=True, env=os.environ | {'LANG': 'C'})
     complaints = [line for line in done.stderr.splitlines() if line]
+    if not complaints and done.returncode == 0:
+        subprocess.run([sys.executable, repository.ROOT / 'docs/site/search.py', pathlib.Path(folder) / 'html'], check=True)
     return complaints or ([f'doxygen ended with {done.returncode}'] if done.returncode else [])
 
 
@@ -58,10 +61,25 @@ def broken_links(folder, pages):
 
 
 def not_found_by_search(folder):
+    """Guides that the search does not know, and tasks of the first page that it does not find by their last word."""
+    names = (folder / 'search/searchdata.js').read_text()
+    letters = re.search('"(.*)"', names).group(1)  # of the section "all"
+
+    def found(word):
+        script = folder / f'search/all_{letters.find(word[0]):x}.js'
+        return ''.join(re.findall(rf"^  \['{word}.*", script.read_text(), re.MULTILINE)) if script.exists() else ''
+
+    guides = [guide for guide in sorted((repository.ROOT / 'docs').glob('*.md')) if guide.name != 'index.md']
     index = ''.join(path.read_text() for path in (folder / 'search').glob('pages_*.js'))
-    for guide in sorted((repository.ROOT / 'docs').glob('*.md')):
-        if guide.name != 'index.md' and f"'../{guide.stem.lower()}.html'" not in index:
+    for guide in guides:
+        if f"'../{guide.stem.lower()}.html'" not in index:
             yield f'docs/{guide.name}: the search does not know the page'
+    tasks = re.findall(r'^\| ([^|[]+) \| \[[^]]+\]\(([\w-]+)\.md', (repository.ROOT / 'docs/index.md').read_text(), re.MULTILINE)
+    for task, guide in tasks:
+        if f"'../{guide}.html" not in found(task.split()[-1].lower()):
+            yield f'docs/index.md: {task}: a search for the last word does not find {guide}.md'
+    if not tasks:
+        yield 'docs/index.md: there are no tasks'
 
 
 def without_topic():

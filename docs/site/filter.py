@@ -36,7 +36,7 @@ SHOWN = [
     (r'detail::AllocatesOn<R, ([\w:]+)>', r'requires(R& r, \1 stream) { r.allocate(stream, bytes, alignment); }'),
     (r'detail::AllocatesAsync<R>', r'requires(R& r, native::stream stream) { r.allocate_async(bytes, alignment, stream); }'),
     (r'class T = std::remove_const_t<detail::element_of<From>>', 'class T'),
-    (r'detail::PinnedSpace', 'PinnedSpace'),
+    (r'detail::PinnedSpace', 'Kokkos::SharedHostPinnedSpace'),
     (r'(?m)^ protected:', ' private:'),
     (r'\[\[(nodiscard|noreturn)\]\] ', ''),
 ]
@@ -105,6 +105,7 @@ DECLARED = re.compile(r'^(?P<indent> *)(?:friend |static |inline |constexpr |exp
 def use_of(lines, number, owner):
     """What code looks like that uses the declaration after line `number`, and whether other things have such names too. None: no such code."""
     for line in lines[number + 1:number + 6]:
+        line = line.replace('sizeof...(N)', 'N')
         if re.match(r'\s*(template|requires|///|$)', line):
             continue
         found = DECLARED.match(line)
@@ -113,6 +114,8 @@ def use_of(lines, number, owner):
         if found['type']:
             return rf'\b{found["type"]}\b', False
         name = found['call']
+        if name == 'co_await':
+            return r'\bco_await \w', False
         if not found['indent'] or ' friend ' in line:
             return rf'(?<![\w.>]){name}[<(]', False
         if name == owner:

@@ -92,8 +92,10 @@ class Communicator {
   /// Returns at once. Operations that are enqueued still run.
   ~Communicator() = default;
 
-  [[nodiscard]] int rank() const;  ///< of this process, from 0
-  [[nodiscard]] int size() const;  ///< how many processes
+  /// The number of this process, from 0.
+  [[nodiscard]] int rank() const;
+  /// How many processes there are.
+  [[nodiscard]] int size() const;
   /// What moves the data: mpi or ccl.
   [[nodiscard]] Engine engine() const;
   /// CommunicatorOptions::name.

@@ -356,7 +356,8 @@ CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, 
 namespace detail {
 using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
 }
-/// A Kokkos view of pinned memory that the view does not own. `T` is a type as of Kokkos::View: `pinned_view<float**>`.
+/// A Kokkos view of pinned memory that the view does not own; in Kokkos::HostSpace if Kokkos' default space is one of the host. `T` is a
+/// type as of Kokkos::View: `pinned_view<float**>`.
 template <class T, class Layout = Kokkos::LayoutRight>
 using pinned_view = Kokkos::View<T, Layout, detail::PinnedSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 

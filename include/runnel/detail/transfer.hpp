@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// \file
+/// \ingroup topic_communicator
 /// What one operation of a communicator does, without the types of its elements.
 #pragma once
 
@@ -14,7 +16,12 @@
 namespace runnel::inline RUNNEL_ABI {
 
 /// How elements of several processes become one.
-enum class Reduce { sum, product, min, max };
+enum class Reduce {
+  sum,      ///< the sum
+  product,  ///< the product
+  min,      ///< the smallest; not for complex numbers
+  max       ///< the largest; not for complex numbers
+};
 
 namespace detail {
 

@@ -27,14 +27,15 @@ struct Work : runnel::detail::Attachment {
   std::atomic<std::uint64_t> copied{0}, awaited_copies{0};
   std::mutex mutex;                        // guards `last_copy`, and `copied` while it changes
   std::shared_ptr<const Event> last_copy;  // the stream itself may be another library's, and gone
-  std::atomic<std::uint64_t> awaited{0};   // of launched + copied: a thread has waited for so many
+  // All of them, and how many of them a thread has waited for. exec_space() compares these two: one load less than a sum.
+  std::atomic<std::uint64_t> submitted{0}, awaited{0};
   std::atomic<runnel::detail::StreamSlot*> slot{nullptr};
   std::atomic<std::uint64_t> id{0};  // of the stream; 0 once it has ended
   Work* following = nullptr;
 
   /// Whether the stream may have something ahead for which no thread has waited.
   [[nodiscard]] bool is_unawaited() const noexcept {
-    return launched.load(std::memory_order_relaxed) + copied.load(std::memory_order_relaxed) != awaited.load(std::memory_order_relaxed);
+    return submitted.load(std::memory_order_relaxed) != awaited.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool has_functions() const noexcept {
     return finished.load(std::memory_order_acquire) != launched.load(std::memory_order_relaxed);
@@ -60,7 +61,7 @@ struct AllWork {
   std::atomic<BeginDeepCopy> ours_copy{nullptr}, found_copy{nullptr}, latest_copy{nullptr};
 };
 [[nodiscard]] inline AllWork& all_work() {
-  static AllWork& instance = *static_cast<AllWork*>(runnel::detail::process_wide("kokkos work 1", []() -> void* { return new AllWork; }));
+  static AllWork& instance = *static_cast<AllWork*>(runnel::detail::process_wide("kokkos work 2", []() -> void* { return new AllWork; }));
   return instance;
 }
 
@@ -209,7 +210,7 @@ inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment*
 }
 
 [[nodiscard]] inline const void* work_key() {
-  static const void* const key = runnel::detail::process_wide("kokkos work of a stream 1", []() -> void* { return new char; });
+  static const void* const key = runnel::detail::process_wide("kokkos work of a stream 2", []() -> void* { return new char; });
   return key;
 }
 /// A Work that belongs to no stream. Requires: AllWork::mutex is held.
@@ -234,7 +235,7 @@ inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment*
   chain_callbacks();
   Work* const work = unused_work();
   raise(work->awaited_copies, work->copied.load());  // of an earlier stream, whose memory nobody asks for any more
-  raise(work->awaited, work->launched.load() + work->copied.load());
+  raise(work->awaited, work->submitted.load());
   work->slot.store(&slot);
   work->id.store(stream.id());
   attach(slot, work);
@@ -248,6 +249,7 @@ inline void note_copy(Work& work, StreamRef stream) noexcept try {
   const std::lock_guard lock{work.mutex};
   work.last_copy.swap(copied);
   work.copied.fetch_add(1);
+  work.submitted.fetch_add(1);
 } catch (...) {  // no memory for the event: then nothing is left to wait for
   wait_for_stream(stream);
 }
@@ -255,7 +257,10 @@ inline void note_copy(Work& work, StreamRef stream) noexcept try {
 /// Counts a function of launch() until it has run and is destroyed, or is given up.
 class Counted {
  public:
-  explicit Counted(Work& work) noexcept : work_{&work} { work.launched.fetch_add(1); }
+  explicit Counted(Work& work) noexcept : work_{&work} {
+    work.launched.fetch_add(1);
+    work.submitted.fetch_add(1);
+  }
   Counted(Counted&& other) noexcept : work_{std::exchange(other.work_, nullptr)} {}
   Counted& operator=(Counted&&) = delete;
   ~Counted() { finish(); }

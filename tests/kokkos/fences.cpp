@@ -315,4 +315,30 @@ TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
   tools::set_callbacks(as_found);
 }
 
+// Tools are not called while they are paused, also if a stream gets its instance meanwhile. Afterwards they are.
+TEST(KokkosFences, PausedToolsAreCalledAgainOnceTheyAreResumed) {
+  if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's fences need no help";
+  const auto as_found = tools::get_callbacks();
+  fence_before_tool = nullptr;
+  tools::set_begin_fence_callback(tool_fence);
+  Stream s;
+  static_cast<void>(kokkos::exec_space<Enqueued>(s));
+  tools::pause_tools();
+  Stream during;
+  static_cast<void>(kokkos::exec_space<Enqueued>(during));
+  const Data<int*> x("x", elements);
+  const auto is_right_after_fence = [&](int value) {
+    launch<Enqueued>(during, [x, value](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value}); });
+    Kokkos::fence();
+    return x(elements - 1) == value;
+  };
+  fences_of_tool = 0;
+  EXPECT_TRUE(is_right_after_fence(1));
+  EXPECT_EQ(fences_of_tool, 0);
+  tools::resume_tools();
+  EXPECT_TRUE(is_right_after_fence(2));
+  EXPECT_GE(fences_of_tool, 1);
+  tools::set_callbacks(as_found);
+}
+
 }  // namespace

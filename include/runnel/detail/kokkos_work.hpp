@@ -56,9 +56,9 @@ struct AllWork {
   std::atomic<bool> finalizing{false};
   std::atomic<int> in_graphs{0};  // functions that a graph runs, on a stream that only its launch() knows
   // Kokkos calls the callbacks of one tool. `found`: the tool that was there before; `latest`: the one that has taken our place since.
-  // `ours`: in one module of the process.
-  std::atomic<BeginFence> ours_fence{nullptr}, found_fence{nullptr}, latest_fence{nullptr};
-  std::atomic<BeginDeepCopy> ours_copy{nullptr}, found_copy{nullptr}, latest_copy{nullptr};
+  // `ours`: in one module of the process; `alone`: the same, but it calls no tool.
+  std::atomic<BeginFence> ours_fence{nullptr}, alone_fence{nullptr}, found_fence{nullptr}, latest_fence{nullptr};
+  std::atomic<BeginDeepCopy> ours_copy{nullptr}, alone_copy{nullptr}, found_copy{nullptr}, latest_copy{nullptr};
 };
 [[nodiscard]] inline AllWork& all_work() {
   static AllWork& instance = *static_cast<AllWork*>(runnel::detail::process_wide("kokkos work 2", []() -> void* { return new AllWork; }));
@@ -165,26 +165,32 @@ void pass_on(const std::atomic<Callback>& found, const std::atomic<Callback>& la
   if (next != nullptr) next(arguments...);
   of_thread().passing_on = outer;
 }
-inline void begin_fence(const char* name, std::uint32_t device, std::uint64_t* handle) {
+template <bool passes_on>
+void begin_fence(const char* name, std::uint32_t device, std::uint64_t* handle) {
   if (is_of_host(device) && orders_streams(name)) wait_for_all_streams();
-  pass_on(all_work().found_fence, all_work().latest_fence, name, device, handle);
+  if (passes_on) pass_on(all_work().found_fence, all_work().latest_fence, name, device, handle);
 }
-inline void begin_deep_copy(Kokkos::Tools::SpaceHandle to_space, const char* to_name, const void* to, Kokkos::Tools::SpaceHandle from_space,
-                            const char* from_name, const void* from, std::uint64_t bytes) {
+template <bool passes_on>
+void begin_deep_copy(Kokkos::Tools::SpaceHandle to_space, const char* to_name, const void* to, Kokkos::Tools::SpaceHandle from_space,
+                     const char* from_name, const void* from, std::uint64_t bytes) {
   wait_for_all_streams();
-  pass_on(all_work().found_copy, all_work().latest_copy, to_space, to_name, to, from_space, from_name, from, bytes);
+  if (passes_on) pass_on(all_work().found_copy, all_work().latest_copy, to_space, to_name, to, from_space, from_name, from, bytes);
 }
 
 template <class Callback>
-void chain(std::atomic<Callback>& ours, std::atomic<Callback>& found, std::atomic<Callback>& latest, Callback mine, Callback now,
-           void (*set)(Callback)) {
-  const bool first = ours.load() == nullptr;
-  if (now == ours.load() && !first) return;
-  latest.store(now);
-  if (first) {
+void chain(std::atomic<Callback>& ours, std::atomic<Callback>& alone, std::atomic<Callback>& found, std::atomic<Callback>& latest,
+           Callback mine, Callback mine_alone, Callback now, void (*set)(Callback)) {
+  if (ours.load() == nullptr) {
     found.store(now);
     ours.store(mine);
+    alone.store(mine_alone);
+  } else if (now == ours.load() || now == alone.load()) {
+    return;
+  } else if (now == nullptr) {  // the tools are paused: once they are resumed, Kokkos itself puts `ours` back
+    set(alone.load());
+    return;
   }
+  latest.store(now);
   set(ours.load());
 }
 /// Makes Kokkos call the two functions above, in front of the tool that is there. Requires: AllWork::mutex is held.
@@ -192,9 +198,10 @@ inline void chain_callbacks() {
   namespace tools = Kokkos::Tools::Experimental;
   AllWork& all = all_work();
   const auto now = tools::get_callbacks();
-  chain<BeginFence>(all.ours_fence, all.found_fence, all.latest_fence, begin_fence, now.begin_fence, tools::set_begin_fence_callback);
-  chain<BeginDeepCopy>(all.ours_copy, all.found_copy, all.latest_copy, begin_deep_copy, now.begin_deep_copy,
-                       tools::set_begin_deep_copy_callback);
+  chain<BeginFence>(all.ours_fence, all.alone_fence, all.found_fence, all.latest_fence, begin_fence<true>, begin_fence<false>,
+                    now.begin_fence, tools::set_begin_fence_callback);
+  chain<BeginDeepCopy>(all.ours_copy, all.alone_copy, all.found_copy, all.latest_copy, begin_deep_copy<true>, begin_deep_copy<false>,
+                       now.begin_deep_copy, tools::set_begin_deep_copy_callback);
 }
 
 [[nodiscard]] inline runnel::detail::Attachment* find_attachment(const runnel::detail::StreamSlot& slot, const void* key) noexcept {

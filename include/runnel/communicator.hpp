@@ -106,32 +106,34 @@ class Communicator {
   /// errc::not_permitted inside together()
   [[nodiscard]] Communicator split(int color, int key = 0) const;
 
-  /// Each element of `out` becomes the reduction of all processes' elements there in `in`, on every process.
+  /// On every process, each element of `out` becomes the reduction of the elements at that place in the `in` of all processes.
+  /// @throws errc::invalid_argument if `in` and `out` have different sizes or overlap, and for the least or greatest of complex numbers
   template <detail::DeviceSource In, detail::DeviceTarget Out>
   requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void all_reduce(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum) const {
     run(stream, detail::reduction(detail::Verb::all_reduce, in, out, how, 0));
   }
-  /// The same in place.
+  /// The same in place. @throws errc::invalid_argument for the least or greatest of complex numbers
   template <detail::DeviceTarget InOut>
   requires detail::ReducibleRange<InOut>
   void all_reduce(StreamRef stream, InOut&& inout, Reduce how = Reduce::sum) const {
     run(stream, detail::reduction(detail::Verb::all_reduce, inout, inout, how, 0));
   }
-  /// The same, but only `root` gets the result. Elsewhere `out` may be empty, and is not touched.
+  /// As all_reduce(), but only the process `root` gets the result. Elsewhere `out` may be empty, and is not touched.
+  /// @throws errc::invalid_argument as all_reduce(), and if there is no process `root`
   template <detail::DeviceSource In, detail::DeviceTarget Out>
   requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void reduce(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum, int root = 0) const {
     run(stream, detail::reduction(detail::Verb::reduce, in, out, how, root));
   }
   /// `out` becomes this process's part of the reduction: as many elements as `out` has, from rank() * out.size() on.
-  /// @throws errc::invalid_argument unless `in` is size() times as large as `out`
+  /// @throws errc::invalid_argument as all_reduce(), but `in` has to be size() times as large as `out`
   template <detail::DeviceSource In, detail::DeviceTarget Out>
   requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void reduce_scatter(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum) const {
     run(stream, detail::reduction(detail::Verb::reduce_scatter, in, out, how, 0));
   }
-  /// The elements of `root` are copied to all processes.
+  /// The elements of the process `root` are copied to all processes. @throws errc::invalid_argument if there is no process `root`
   template <detail::DeviceTarget InOut>
   void broadcast(StreamRef stream, InOut&& inout, int root = 0) const {
     run(stream, detail::movement(detail::Verb::broadcast, inout, inout, root));
@@ -146,12 +148,14 @@ class Communicator {
   template <detail::DeviceSource In, detail::DeviceTarget Out>
   requires detail::SameElements<In, Out>
   void all_to_all(StreamRef stream, In&& in, Out&& out) const { run(stream, detail::movement(detail::Verb::all_to_all, in, out, 0)); }
-  /// To process `to`, which has to receive as many elements.
+  /// Sends the elements to the process `to`, which has to receive as many.
+  /// @throws errc::invalid_argument if there is no process `to`, or if it is this one
   template <detail::DeviceSource In>
   void send(StreamRef stream, In&& in, int to) const {
     run(stream, detail::movement(detail::Verb::send, in, in, to));
   }
-  /// From process `from`, which has to send as many elements.
+  /// Receives elements from the process `from`, which has to send as many as `out` has.
+  /// @throws errc::invalid_argument if there is no process `from`, or if it is this one
   template <detail::DeviceTarget Out>
   void receive(StreamRef stream, Out&& out, int from) const {
     run(stream, detail::movement(detail::Verb::receive, out, out, from));
@@ -162,12 +166,12 @@ class Communicator {
   /// What group() gives to its function.
   class Group {
    public:
-    /// As the communicator's own.
+    /// As Communicator::send(), in the group's stream.
     template <detail::DeviceSource In>
     void send(In&& in, int to) {
       steps_.push_back(detail::movement(detail::Verb::send, in, in, to));
     }
-    /// As the communicator's own.
+    /// As Communicator::receive(), in the group's stream.
     template <detail::DeviceTarget Out>
     void receive(Out&& out, int from) {
       steps_.push_back(detail::movement(detail::Verb::receive, out, out, from));

@@ -33,7 +33,7 @@ class StreamCall;
 struct Slot;
 struct Completion;
 
-/// The verbs of `Event` and `TimedEvent`.
+/// The verbs of `Event` and `TimedEvent`. Using an event that was moved from throws `errc::invalid_handle`.
 class EventBase {
  public:
   /// The other event is moved-from afterwards.

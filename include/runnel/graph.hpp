@@ -24,7 +24,7 @@ class CaptureGuard;
 }  // namespace detail
 
 /// Owns a graph. The memory that its work uses must live as long as the graph, except what was allocated in the capture. Several threads
-/// may launch one graph; its launches run one after the other.
+/// may launch one graph; its launches run one after the other. Using a graph that was moved from throws `errc::invalid_handle`.
 class Graph {
  public:
   /// Without work: every use of it throws errc::invalid_handle.

@@ -172,7 +172,8 @@ void parallel_reduce(const Policy& policy, const F& functor, Results&&... result
 
 /// A Kokkos instance as a stream: pass its stream() where a StreamRef is expected. If the instance came from a stream, it is that stream.
 /// On a device, the work that runnel and Kokkos submit is in one order. On a host space, kernels run at once in the thread that launches
-/// them: work submitted to stream() runs after the kernels started before, and wait_event() and wait_stream() hold the calling thread.
+/// them: work submitted to stream() runs after the kernels started before, and wait_event() and wait_stream() hold the calling thread. The
+/// members throw as those of StreamRef with the same names; exec() throws as exec_space().
 template <execution_space E>
 class ExecStream {
  public:

@@ -60,8 +60,10 @@ def main():
         for letter, added in entries().items():
             if letter not in known:
                 known += letter
-                page = (folder / f'{name}_0.html').read_text()
-                (folder / f'{name}_{len(known) - 1:x}.html').write_text(page.replace(f'{name}_0.js', f'{name}_{len(known) - 1:x}.js'))
+                like = folder / f'{name}_0.html'
+                if like.exists():  # newer versions of Doxygen write no page for each letter
+                    stem = f'{name}_{len(known) - 1:x}'
+                    (folder / f'{stem}.html').write_text(like.read_text().replace(f'{name}_0.js', f'{stem}.js'))
             script = folder / f'{name}_{known.index(letter):x}.js'
             there = re.findall(r'^  \[\'(\w+)_\d+\',(.*)\],?$', script.read_text(), re.MULTILINE) if script.exists() else []
             rows = sorted({*there, *added})

@@ -107,7 +107,8 @@ class Communicator {
   [[nodiscard]] Communicator split(int color, int key = 0) const;
 
   /// On every process, each element of `out` becomes the reduction of the elements at that place in the `in` of all processes.
-  /// @throws errc::invalid_argument if `in` and `out` have different sizes or overlap, and for the least or greatest of complex numbers
+  /// @throws errc::invalid_argument if `in` and `out` have different sizes or overlap in part, and for the least or greatest of complex
+  /// numbers
   template <detail::DeviceSource In, detail::DeviceTarget Out>
   requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void all_reduce(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum) const {

@@ -69,10 +69,9 @@ def not_found_by_search(folder):
         script = folder / f'search/all_{letters.find(word[0]):x}.js'
         return ''.join(re.findall(rf"^  \['{word}.*", script.read_text(), re.MULTILINE)) if script.exists() else ''
 
-    guides = [guide for guide in sorted((repository.ROOT / 'docs').glob('*.md')) if guide.name != 'index.md']
     index = ''.join(path.read_text() for path in (folder / 'search').glob('pages_*.js'))
-    for guide in guides:
-        if f"'../{guide.stem.lower()}.html'" not in index:
+    for guide in sorted((repository.ROOT / 'docs').glob('*.md')):
+        if guide.name != 'index.md' and f"'../{guide.stem.lower()}.html'" not in index:
             yield f'docs/{guide.name}: the search does not know the page'
     tasks = re.findall(r'^\| ([^|[]+) \| \[[^]]+\]\(([\w-]+)\.md', (repository.ROOT / 'docs/index.md').read_text(), re.MULTILINE)
     for task, guide in tasks:

@@ -6,6 +6,8 @@
 
 #include <runnel/runnel.hpp>
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -104,8 +106,14 @@ void asleep(benchmark::State& state) {
 }
 BENCHMARK(asleep)->Name("host function, enqueue, consumer asleep/runnel")->Apply(repeated);
 
+/// The processors that this process may use, which may be fewer than there are: the backend has as many threads.
+[[nodiscard]] unsigned processors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<unsigned>(CPU_COUNT(&set)) : std::thread::hardware_concurrency();
+}
+
 void fan_plain(benchmark::State& state) {
-  PlainQueue pool{std::max(2U, std::thread::hardware_concurrency())};
+  PlainQueue pool{std::max(2U, processors())};
   fan(state, [&](std::vector<int>& results) {
     PlainEvent done;
     std::atomic<int> left{fan_tasks};

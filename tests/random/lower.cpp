@@ -5,6 +5,8 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "bytes.hpp"
@@ -123,9 +125,11 @@ class Lowering {
     return current_.steps.back();
   }
   Step& emit(Call call, int stream = -1) { return emit(make(call, stream)); }
+  /// Only an operation that reads a source names it: whoever names a buffer may write it, to put back what a check has overwritten.
   void emit_access(Step step, const Operation& o) {
     step.buffer = o.buffer;
-    step.source = o.source;
+    if (step.call == Call::copy || step.call == Call::copy_2d || step.call == Call::overlap || step.call == Call::graph)
+      step.source = o.source;
     step.at = o.at;
     step.source_at = o.source_at;
     step.bytes = o.bytes;
@@ -231,7 +235,13 @@ void Lowering::begin(const Operation& o, int place) {
   if (visit_ != 0) open_gates_if_calls_may_wait();
 }
 
+/// Two threads must not name one buffer at the same time.
 void Lowering::end() {
+  for (const Step& step : current_.steps)
+    for (const int number : {step.call == Call::wait_function ? -1 : step.buffer, step.source})
+      if (number >= 0 && buffer(number).last_operation != place_)
+        throw std::logic_error{"operation " + std::to_string(place_) + " names buffer " + std::to_string(number) +
+                               ", which other threads may use"};
   known_after_[static_cast<std::size_t>(place_)] = known();
   calls_.operations.push_back(std::move(current_));
 }
@@ -303,8 +313,10 @@ void Lowering::dispatch(const Operation& o) {
       return graph(o);
     case Verb::refuse: {
       touch_line(line_of(o.stream));
-      emit_access(make(Call::refuse, o.stream), o);
-      current_.steps.back().form = random_.below(12);
+      Step step = make(Call::refuse, o.stream);
+      step.mark = place_;
+      step.form = random_.below(12);
+      emit(step);
       return;
     }
     case Verb::starve:

@@ -166,7 +166,7 @@ class Program {
     const std::size_t most = party.groups.front().size(), each = below(length_ / most + 1), root = below(party.groups.back().size());
     const auto how = static_cast<Reduce>(below(4));
     const auto verb = below(8);
-    story_ += " " + std::to_string(verb) + "/" + std::to_string(&party - parties_.data());
+    story_.append(" ").append(std::to_string(verb)).append("/").append(std::to_string(&party - parties_.data()));
     switch (verb) {
       case 0:
         c.all_reduce(on, part(a, each), part(b, each), how);

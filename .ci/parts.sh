@@ -19,6 +19,7 @@ release=(
   newcomer
   cuda_12
   hip_versions
+  mpich
   newer_suite
   gcc_sanitizers
   clang_plain

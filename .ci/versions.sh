@@ -113,6 +113,22 @@ copy_into_root() {
   tar --exclude='./build*' --exclude=./.git -c . | tar -x -C "$root/runnel"
 }
 
+# Communicators over MPICH, which cannot stand beside Open MPI in one system.
+part_mpich() {
+  suite_root trixie g++ meson ninja-build pkg-config python3 libgtest-dev libmpich-dev mpich
+  copy_into_root
+  in_root bash -eu -c '
+    cd /runnel
+    rm -rf build
+    meson setup build -Dgpu_backend=host -Dmpi=enabled $1
+    ninja -C build tests/comm/comm_tests
+    ldd build/tests/comm/comm_tests | grep -F libmpich.so
+    for processes in 1 2 4; do
+      timeout 600 mpirun -n $processes build/tests/comm/comm_tests --gtest_brief=1
+    done' \
+    ci "${version_options[*]}"
+}
+
 # HIP newer than this Debian's, with the compilers and Mesons of their suites: 5 of trixie, 6 of sid, 7 of what sid is made from.
 part_hip_versions() {
   local tools=(g++ meson ninja-build pkg-config python3 libgtest-dev)

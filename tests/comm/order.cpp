@@ -101,7 +101,8 @@ TEST_F(Order, ACommunicatorMayEndWithOperationsUnderWay) {
 }
 
 TEST_F(Order, DefaultStreamsTakeOperationsToo) {
-  for (const StreamRef each : {Device::current().default_stream(), StreamRef::per_thread_default(Device::current())}) {
+  const StreamRef defaults[]{Device::current().default_stream(), StreamRef::per_thread_default(Device::current())};
+  for (const StreamRef each : defaults) {
     DeviceBuffer<int> values{100, each};
     fill(each, values, 1);
     all.all_reduce(each, values);

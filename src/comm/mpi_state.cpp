@@ -52,7 +52,8 @@ MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : Communic
 
 MpiState::~MpiState() {
   if (stager != nullptr) close_stager(*stager);
-  free_communicators(operations, calls);
+  // A broken communicator may have messages that nobody has received. MPICH would give them to a new communicator with the same number.
+  if (!is_broken()) free_communicators(operations, calls);
 }
 
 void MpiState::require_engine(const char* operation) const { require_mpi(operation); }

@@ -107,6 +107,31 @@ TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
   }
 }
 
+/// MPICH gives the number of a communicator that was freed to the next one.
+TEST_F(OverMpi, AMessageThatNobodyReceivedDoesNotReachALaterCommunicator) {
+  if (size == 1) GTEST_SKIP() << "needs two processes";
+  for (int round = 0; round < 5; ++round) {
+    auto values = on_device(numbers<int>(10, round, 0));
+    {
+      Communicator brief = make();
+      if (rank == 0) brief.send(stream, values, 1);
+      stream.synchronize();
+      meet();
+      brief.abort();
+    }
+    const Communicator later = make();
+    const auto part = values.span().subspan(0, 5);
+    if (rank == 0) fill(stream, part, 100);
+    if (rank == 0) later.send(stream, part, 1);
+    if (rank == 1) later.receive(stream, part, 0);
+    stream.synchronize();
+    if (rank == 1) {
+      EXPECT_EQ(on_host(values).front(), 100);
+    }
+    meet();
+  }
+}
+
 /// The processes have the same current device, or a device of the stand-in that has the same name.
 TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
   if (size == 1) GTEST_SKIP() << "needs two processes";

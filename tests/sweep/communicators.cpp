@@ -73,7 +73,8 @@ class Alone : public Member {
   Alone(Checker& checker, const Make& make, CommunicatorOptions options) : c_{checker}, make_{make}, options_{options} {}
   bool start(std::size_t count = few) {
     c_.communicates(1);
-    c_.keeps_streams(4);  // on which memory and graphs are freed that may be in use
+    c_.keeps_streams(4);    // on which memory and graphs are freed that may be in use
+    c_.enqueues_several();  // a gate's function, and then the operation
     return c_.attempt("current_stream", [] { static_cast<void>(current_stream()); }) && Member::start(c_, Device{0}, count) &&
            attempt("Communicator", [] {});
   }

@@ -206,7 +206,8 @@ struct BoundShare {
   const auto copy_beside_devices = [&](std::size_t ring) {
     BothWays copies{devices, threads * ring};
     return rate_of(threads * share, [&] {
-      // The devices copy the threads' pinned memory as often as the threads do, by turns. Nobody waits, since nobody uses the copies.
+      // The devices take turns, and together copy each byte of the pinned memory as often as the threads do. Threads and devices do not
+      // wait for each other, because no one reads what is copied.
       copy_on_threads(ring, [&] {
         for (std::size_t at = 0, turn = 0; at < share; at += ring, ++turn) {
           const std::size_t bytes = threads * std::min(ring, share - at);

@@ -52,7 +52,7 @@ using Announce = std::function<void(const std::string&)>;
 [[nodiscard]] std::vector<OperationCost> measure_operations(runnel::Device device, const Announce& announce);
 
 /// What the host's memory allows overlap() from pageable memory, in GB/s in each direction: plain threads, as many as the library's staging
-/// workers, copy from pageable to pinned memory and back at once, and wait for nobody.
+/// workers, copy in both directions between pageable and pinned memory, and do not wait for each other.
 struct HostBound {
   std::size_t threads;
   double alone;

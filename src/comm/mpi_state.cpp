@@ -52,7 +52,8 @@ MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : Communic
 
 MpiState::~MpiState() {
   if (stager != nullptr) close_stager(*stager);
-  // A broken communicator may have messages that nobody has received. MPICH would give them to a new communicator with the same number.
+  // A process may have sent a message that no process received. MPICH uses the number of a freed communicator again, and would deliver the
+  // message to the new communicator.
   if (!is_broken()) free_communicators(operations, calls);
 }
 

@@ -30,9 +30,9 @@ constexpr std::size_t message_bytes = std::size_t{1} << 19;  // of a send or a r
 
 [[nodiscard]] bool has_reached(std::uint32_t number, std::uint32_t goal) noexcept { return static_cast<std::int32_t>(number - goal) >= 0; }
 
-/// Holds the calling thread. For so long it only yields, because a device and other processes often answer within that time, and to sleep
-/// would cost more.
+/// How long hold_until() yields before it sleeps. A device or another process often answers within this time, and waking up takes longer.
 constexpr std::chrono::microseconds awake_for{200};
+/// Holds the calling thread until `done()` is true.
 template <class F>
 void hold_until(F done) {
   const auto asleep_from = sync::Clock::now() + awake_for;

@@ -125,7 +125,8 @@ class Lowering {
     return current_.steps.back();
   }
   Step& emit(Call call, int stream = -1) { return emit(make(call, stream)); }
-  /// Only an operation that reads a source names it: whoever names a buffer may write it, to put back what a check has overwritten.
+  /// Sets `source` only for operations that read it, because the interpreter restores the overwritten bytes of each buffer that a step
+  /// names.
   void emit_access(Step step, const Operation& o) {
     step.buffer = o.buffer;
     if (step.call == Call::copy || step.call == Call::copy_2d || step.call == Call::overlap || step.call == Call::graph)

@@ -162,7 +162,11 @@ void Engine::wake() {
     work_.notify_one();
     return;
   }
+  // One new thread at a time: it calls wake() itself if it leaves something ready. Without this, each operation that becomes ready
+  // before the new thread has the mutex would start another one, hundreds on a busy machine.
+  if (starting_) return;
   std::thread{[this] { work(); }}.detach();
+  starting_ = true;
 }
 
 bool Engine::runnable(const Operation& operation, Clock::time_point now) const {
@@ -192,6 +196,7 @@ std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
 void Engine::work() {
   constexpr int idle_at_most = 4;
   Lock lock{mutex};
+  starting_ = false;
   for (;;) {
     Clock::time_point next = Clock::now() + std::chrono::hours{1};
     const std::size_t i = choose(Clock::now(), next);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "calls.hpp"
+#include "inspect.hpp"
 
 using namespace standin;
 
@@ -137,6 +138,12 @@ int standin::fill_elements(void* to, const void* value, std::size_t width, std::
 }
 
 extern "C" {
+
+// With the mutex, so that nobody can free the memory in between.
+void standin_move(void* to, const void* from, std::size_t size) {
+  const Lock lock{engine().mutex};
+  if (valid(rows(to, size, size, 1)) && valid(rows(from, size, size, 1))) std::memmove(to, from, size);
+}
 
 vendor::Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind, vendor::StreamHandle stream) {
   return call([&](Lock& lock) { return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream); });

@@ -46,4 +46,6 @@ std::uint64_t standin_stream_number(void* stream);
 int standin_run_kernel(void* stream, const char* name);
 /// The same for a kernel that does `run()`, for each launch if the stream is being captured.
 int standin_run_work(void* stream, const char* name, const std::function<void()>& run);
+/// Copies bytes for such a kernel. Freed memory counts as misuse, and is neither read nor written.
+void standin_move(void* to, const void* from, std::size_t size);
 }

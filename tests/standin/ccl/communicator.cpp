@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "inspect.hpp"
+
 namespace standin::ccl {
 
 namespace {
@@ -145,10 +147,10 @@ struct Communicator::Part {
     if (count == 0) return false;
     std::byte* const bytes = next(count);
     if (sends) {
-      std::memcpy(pipe.data + at % pipe_bytes, bytes, count);
+      standin_move(pipe.data + at % pipe_bytes, bytes, count);
       pipe.written = at + count;
     } else {
-      std::memcpy(bytes, pipe.data + at % pipe_bytes, count);
+      standin_move(bytes, pipe.data + at % pipe_bytes, count);
       pipe.read = at + count;
     }
     done += count;
@@ -258,7 +260,7 @@ void Communicator::reduce(const Call& call, std::uint64_t number) {
     std::vector<Part> parts;
     for (int peer = 0; peer < size_; ++peer) {
       std::byte* const place = others.data() + static_cast<std::size_t>(peer) * chunk_bytes;
-      if (peer == rank_) std::memcpy(place, in_of(rank_, first), count * unit);
+      if (peer == rank_) standin_move(place, in_of(rank_, first), count * unit);
       if (peer != rank_ && (call.kind != Kind::reduce || call.root == peer)) parts.push_back({true, peer, header, in_of(peer, first)});
       if (peer != rank_ && receives) parts.push_back({false, peer, header, place});
     }
@@ -266,7 +268,7 @@ void Communicator::reduce(const Call& call, std::uint64_t number) {
     if (!receives || aborted_) continue;
     for (int peer = 1; peer < size_; ++peer)
       reduce_into(others.data(), others.data() + static_cast<std::size_t>(peer) * chunk_bytes, count, call.type, call.how);
-    std::memcpy(call.out + first * unit, others.data(), count * unit);
+    standin_move(call.out + first * unit, others.data(), count * unit);
   }
 }
 
@@ -280,7 +282,7 @@ void Communicator::run_collective(const Call& call, std::uint64_t number) {
   for (int peer = 0; peer < size_; ++peer) {
     std::byte* const place = gathers ? call.out + static_cast<std::size_t>(peer) * bytes : call.out;
     if (peer == rank_) {
-      if ((gathers || call.root == rank_) && place != call.in && !aborted_) std::memcpy(place, call.in, bytes);
+      if ((gathers || call.root == rank_) && place != call.in && !aborted_) standin_move(place, call.in, bytes);
       continue;
     }
     if (gathers || call.root == rank_) parts.push_back({true, peer, header, const_cast<std::byte*>(call.in)});

@@ -184,7 +184,7 @@ class Engine {
   std::map<std::pair<int, std::uint64_t>, Channel> channels_;  // key: device and number of the channel
   std::uint64_t next_number_ = 1;
   int idle_ = 0;
-  bool starting_ = false;  // a new thread has not had the mutex yet
+  bool starting_ = false;           // a new thread has not had the mutex yet
   std::size_t host_functions_ = 0;  // number of running host functions
 };
 

@@ -299,17 +299,17 @@ exhaustion() {
 
 # A sample of the fault sweep: each call of each scenario once, for both vendors.
 part_sweep() {
+  build_hip  # first: build_cuda sets paths, with which configure() would begin this folder again
+  sweep hip --bounded 30
   build_cuda
   sweep cuda --bounded 30
   exhaustion cuda --bounded 6
-  build_hip
-  sweep hip --bounded 30
 }
 
 # Many more random programs than a submission runs, on the host backend and both stand-ins.
 part_random_long() {
-  build_cuda
   build_hip
+  build_cuda
   CXX=g++ configure random_host -Dgpu_backend=host -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled
   ninja -C build-ci/random_host tests/random/random_programs
   python3 tests/random/run.py --program build-ci/random_host/tests/random/random_programs --count 100000 --seed 1000000

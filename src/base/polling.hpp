@@ -11,12 +11,14 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Calls `done()` until it returns true or the deadline has passed: at least once, and once more at the deadline.
+/// Calls `done()` until it returns true or the deadline has passed: at least once, and once more at the deadline. Between the calls it
+/// yields, 64 times and for `awake` at least, because work that is nearly complete should not cost a sleep; then it sleeps.
 template <class F>
-[[nodiscard]] bool poll_until(std::chrono::steady_clock::time_point deadline, F done) {
+[[nodiscard]] bool poll_until(std::chrono::steady_clock::time_point deadline, F done, std::chrono::nanoseconds awake = {}) {
   using namespace std::chrono_literals;
   using clock = sync::Clock;
-  for (int round = 0; round < 64; ++round) {  // work that is nearly complete should not cost a sleep
+  const auto asleep_from = clock::now() + awake;
+  for (int round = 0; round < 64 || clock::now() < asleep_from; ++round) {
     if (done()) return true;
     if (clock::now() >= deadline) return false;
     sync::yield();
@@ -27,6 +29,12 @@ template <class F>
     if (now >= deadline) return false;
     sync::sleep_for(std::min<std::chrono::nanoseconds>(pause, deadline - now));
   }
+}
+
+/// Holds the calling thread until `done()` is true.
+template <class F>
+void hold_until(F done, std::chrono::nanoseconds awake = {}) {
+  static_cast<void>(poll_until(sync::Clock::time_point::max(), done, awake));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

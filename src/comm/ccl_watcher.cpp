@@ -204,9 +204,7 @@ void destroy_in_background(std::unique_ptr<Remains> remains) noexcept {
   Remains* const all = remains.release();
   static_cast<void>(run_in_background([all] {
     try {
-      const auto is_idle = [&] { return process().is_over || ask([&] { return all->baton.is_idle(); }); };
-      while (!poll_until(sync::Clock::now() + 1s, is_idle)) {
-      }
+      hold_until([&] { return process().is_over || ask([&] { return all->baton.is_idle(); }); });
     } catch (const std::exception&) {  // the runtime cannot say whether operations are under way
       return;
     }

@@ -35,8 +35,7 @@ int drain(MPI_Comm, int, void*, void*) {
   }
   const std::lock_guard lock{process().lock};
   process().is_finalized = true;
-  while (!poll_until(sync::Clock::now() + std::chrono::seconds{1}, [] { return process().uses == 0; })) {
-  }
+  hold_until([] { return process().uses == 0; });
   return MPI_SUCCESS;
 }
 

@@ -30,19 +30,8 @@ constexpr std::size_t message_bytes = std::size_t{1} << 19;  // of a send or a r
 
 [[nodiscard]] bool has_reached(std::uint32_t number, std::uint32_t goal) noexcept { return static_cast<std::int32_t>(number - goal) >= 0; }
 
-/// How long hold_until() yields before it sleeps. A device or another process often answers within this time, and waking up takes longer.
+/// A device or another process often answers within this time, and waking up takes longer.
 constexpr std::chrono::microseconds awake_for{200};
-/// Holds the calling thread until `done()` is true.
-template <class F>
-void hold_until(F done) {
-  const auto asleep_from = sync::Clock::now() + awake_for;
-  while (sync::Clock::now() < asleep_from) {
-    if (done()) return;
-    sync::yield();
-  }
-  while (!poll_until(sync::Clock::now() + std::chrono::seconds{1}, done)) {
-  }
-}
 
 /// How a step goes through a slot: `width` elements of each block at a time.
 struct Route {
@@ -215,7 +204,7 @@ void Stager::run_piece(const Job& job, std::size_t piece) {
   const std::uint32_t goal = job.first + static_cast<std::uint32_t>(piece) + 1;
   const sync::AtomicRef<std::uint32_t> number{*ready()};
   const auto is_ready = [&] { return has_reached(number.load(std::memory_order_acquire), goal) || job.state->is_broken(); };
-  hold_until(is_ready);
+  hold_until(is_ready, awake_for);
   job.state->check();
   std::vector<Transfer> steps;
   for (const Route& route : job.routes)
@@ -243,7 +232,7 @@ void Stager::enqueue_wait(const Job& job, std::uint32_t number) {
   if (job.waits_for_numbers) return job.stream.wait_value(finished(), number);
   job.stream.launch_host_func([self = shared_from_this(), number] {
     const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
-    hold_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); });
+    hold_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); }, awake_for);
   });
 }
 

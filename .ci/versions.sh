@@ -129,11 +129,12 @@ part_mpich() {
     ci "${version_options[*]}"
 }
 
-# HIP newer than this Debian's, with the compilers and Mesons of their suites: 5 of trixie, 6 of sid, 7 of what sid is made from.
+# HIP newer than this Debian's, with the compilers and Mesons of their suites: 5 of trixie, with RCCL, 6 of sid, 7 of what sid is made from.
 part_hip_versions() {
   local tools=(g++ meson ninja-build pkg-config python3 libgtest-dev)
-  suite_root trixie "${tools[@]}" libamdhip64-dev
-  hip_in_root 5
+  suite_root trixie "${tools[@]}" libamdhip64-dev librccl-dev
+  hip_in_root 5 'communicators over rccl, 1 processes, eager' 'communicators over rccl, 2 processes, random' \
+    'communicators over rccl, processes'
   suite_root sid "${tools[@]}" libamdhip64-dev
   hip_in_root 6
   awk '{ $3 = "experimental"; print; exit }' "$root/etc/apt/sources.list" >"$root/etc/apt/sources.list.d/experimental.list"
@@ -142,7 +143,8 @@ part_hip_versions() {
   rm -rf "$root" "$root.made"  # other parts want sid as it is
 }
 
-# hip_in_root MAJOR: there, with AMD's real library and without a device; then the suite on the stand-in made from that version's header.
+# hip_in_root MAJOR TEST...: there, with AMD's real library and without a device; then the suite, and these tests, on the stand-in made from
+# that version's header.
 hip_in_root() {
   copy_into_root
   declare -f expect_no_device >"$root/runnel/functions.sh"
@@ -158,5 +160,5 @@ hip_in_root() {
     expect_no_device build/tests/conformance/conformance build/no-device.json
     shift 2
     meson test -C build --no-rebuild --print-errorlogs "$@"' \
-    ci "$1" "${version_options[*]}" "${version_tests[@]}"
+    ci "$1" "${version_options[*]}" "${version_tests[@]}" "${@:2}"
 }

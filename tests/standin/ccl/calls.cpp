@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -232,7 +233,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
 const char* ncclGetErrorString(ncclResult_t result) {
   constexpr const char* texts[] = {"no error",         "unhandled runtime error", "unhandled system error", "internal error",
                                    "invalid argument", "invalid usage",           "remote process exited",  "in progress"};
-  return result < ncclSuccess || result > ncclInProgress ? "unknown result code" : texts[result];
+  return static_cast<std::size_t>(result) < std::size(texts) ? texts[result] : "unknown result code";
 }
 
 const char* ncclGetLastError(ncclComm_t) { return ""; }

@@ -24,6 +24,15 @@ struct StandinView {
   std::size_t executable_graphs;
 };
 
+/// State of the stand-in of the library of collective operations.
+struct StandinCclView {
+  long calls;    ///< that return a status, without the following ones
+  long queries;  ///< for errors of operations
+  long operations;
+  std::size_t communicators;
+  const char* fault_call;  ///< what has failed, or ""
+};
+
 /// Work that a device has done. Times are nanoseconds of std::chrono::steady_clock.
 struct StandinWork {
   char kind;         ///< k: a kernel, c: a copy, f: a fill
@@ -48,4 +57,5 @@ int standin_run_kernel(void* stream, const char* name);
 int standin_run_work(void* stream, const char* name, const std::function<void()>& run);
 /// Copies bytes for such a kernel. Freed memory counts as misuse, and is neither read nor written.
 void standin_move(void* to, const void* from, std::size_t size);
+void standin_ccl_inspect(StandinCclView* view);
 }

@@ -35,22 +35,30 @@ using namespace standin::ccl;
 
 namespace {
 
-/// STANDIN_CCL_FAULT: `call=N;code=C` lets the N-th call that returns a status fail; `operation=N;code=C` lets the N-th operation wait
-/// until it is aborted, and sets the asynchronous error.
+/// STANDIN_CCL_FAULT: `call=N;code=C` lets the N-th call that returns a status fail, which does nothing; with `;form=executed` it does what
+/// it is for, and fails. `query=N;code=C` lets the N-th question for an asynchronous error fail, which does not count as a call: threads
+/// ask all the time. `operation=N;code=C` lets the N-th operation wait until it is aborted, and sets the asynchronous error.
 struct Fault {
   long call = 0;
+  long query = 0;
   long operation = 0;
   int code = 0;
+  bool is_executed = false;
 };
 const Fault& fault() {
   static const Fault read = [] {
     Fault made;
     const char* const text = std::getenv("STANDIN_CCL_FAULT");
     if (text != nullptr && std::sscanf(text, "call=%ld;code=%d", &made.call, &made.code) != 2 &&
+        std::sscanf(text, "query=%ld;code=%d", &made.query, &made.code) != 2 &&
         std::sscanf(text, "operation=%ld;code=%d", &made.operation, &made.code) != 2) {
       std::fprintf(stderr, "stand-in: STANDIN_CCL_FAULT=%s is not understood\n", text);
       std::abort();
     }
+    const char* const only = std::getenv("STANDIN_CCL_FAULT_RANK");
+    const char* const rank = std::getenv("RANK");
+    if (only != nullptr && (rank == nullptr || std::strcmp(only, rank) != 0)) return Fault{};
+    made.is_executed = text != nullptr && std::strstr(text, ";form=executed") != nullptr;
     return made;
   }();
   return read;
@@ -63,9 +71,26 @@ bool is_set(const char* variable) {
   for (;;) pause();
 }
 
-std::atomic<long> calls{0}, operations{0};
+std::atomic<long> calls{0}, queries{0}, operations{0};
+std::atomic<const char*> failed{nullptr};  // the name of what has failed
 
-ncclResult_t begin_call() { return ++calls == fault().call ? static_cast<ncclResult_t>(fault().code) : ncclSuccess; }
+ncclResult_t fail(const char* what) {
+  failed = what;
+  return static_cast<ncclResult_t>(fault().code);
+}
+/// `f()` is what the call does, and returns a status.
+template <class F>
+ncclResult_t call(const char* name, F f) {
+  const bool fails = ++calls == fault().call;
+  if (fails && !fault().is_executed) return fail(name);
+  const ncclResult_t result = f();
+  return fails ? fail(name) : result;
+}
+/// A call that creates something, or cannot be undone: if it fails it has done nothing.
+template <class F>
+ncclResult_t whole_call(const char* name, F f) {
+  return ++calls == fault().call ? fail(name) : f();
+}
 
 struct Handles {
   std::mutex mutex;
@@ -117,6 +142,7 @@ ncclResult_t enqueue(const Batch& batch) {
   const auto communicator = batch.communicator;
   const std::uint64_t number = has_collective(batch) ? ++communicator->collectives : 0;
   const bool fails = ++operations == fault().operation;
+  if (fails) fail("an operation");
   const int code = standin_run_work(batch.stream, "collective operation", [communicator, calls = batch.calls, number, fails] {
     if (fails) {
       communicator->fail(static_cast<ncclResult_t>(fault().code));
@@ -141,15 +167,9 @@ ncclResult_t end_group() {
   return ncclSuccess;
 }
 
-ncclResult_t post(ncclComm_t handle, StreamHandle stream, const Call& call) {
+ncclResult_t add_to_group(ncclComm_t handle, StreamHandle stream, const Call& call) {
   const auto communicator = find(handle);
-  ncclResult_t result = begin_call();
-  if (result == ncclSuccess && (call.root < 0 || call.root >= communicator->size())) result = ncclInvalidArgument;
-  if (result != ncclSuccess) {
-    group.error = result;
-    if (group.depth == 0) group = {};
-    return result;
-  }
+  if (call.root < 0 || call.root >= communicator->size()) return ncclInvalidArgument;
   const auto found =
       std::find_if(group.batches.begin(), group.batches.end(), [&](const Batch& each) { return each.communicator == communicator; });
   if (found == group.batches.end()) {
@@ -163,6 +183,15 @@ ncclResult_t post(ncclComm_t handle, StreamHandle stream, const Call& call) {
   return group.depth == 0 ? end_group() : ncclSuccess;
 }
 
+ncclResult_t post(const char* name, ncclComm_t handle, StreamHandle stream, const Call& what) {
+  const ncclResult_t result = call(name, [&] { return add_to_group(handle, stream, what); });
+  if (result != ncclSuccess) {
+    group.error = result;
+    if (group.depth == 0) group = {};
+  }
+  return result;
+}
+
 const std::byte* bytes(const void* memory) { return static_cast<const std::byte*>(memory); }
 std::byte* bytes(void* memory) { return static_cast<std::byte*>(memory); }
 
@@ -171,63 +200,70 @@ std::byte* bytes(void* memory) { return static_cast<std::byte*>(memory); }
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
-  return begin_call();
+  return call(__func__, [&] {
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  if (const ncclResult_t result = begin_call(); result != ncclSuccess) return result;
-  const standin::SharedFile place = Communicator::make_place();
-  std::memset(id, 0, sizeof *id);
-  std::memcpy(id, &place, sizeof place);
-  return place.number < 0 ? ncclSystemError : ncclSuccess;
+  return call(__func__, [&] {
+    const standin::SharedFile place = Communicator::make_place();
+    std::memset(id, 0, sizeof *id);
+    std::memcpy(id, &place, sizeof place);
+    return place.number < 0 ? ncclSystemError : ncclSuccess;
+  });
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* made, int size, ncclUniqueId id, int rank) {
-  if (const ncclResult_t result = begin_call(); result != ncclSuccess) return result;
-  int device = 0;
-  if (API(GetDevice)(&device) != API(Success)) {
-    static_cast<void>(API(GetLastError)());  // as NCCL does
-    return ncclUnhandledCudaError;
-  }
-  if (rank < 0 || rank >= size || group.depth > 0) return ncclInvalidArgument;
-  standin::SharedFile place;
-  std::memcpy(static_cast<void*>(&place), &id, sizeof place);
-  auto communicator = Communicator::join(place, rank, size);
-  if (communicator == nullptr) return ncclSystemError;
-  communicator->wait_for_all();
-  *made = add(std::move(communicator));
-  return ncclSuccess;
+  return whole_call(__func__, [&] {
+    int device = 0;
+    if (API(GetDevice)(&device) != API(Success)) {
+      static_cast<void>(API(GetLastError)());  // as NCCL does
+      return ncclUnhandledCudaError;
+    }
+    if (rank < 0 || rank >= size || group.depth > 0) return ncclInvalidArgument;
+    standin::SharedFile place;
+    std::memcpy(static_cast<void*>(&place), &id, sizeof place);
+    auto communicator = Communicator::join(place, rank, size);
+    if (communicator == nullptr) return ncclSystemError;
+    communicator->wait_for_all();
+    *made = add(std::move(communicator));
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* made, int size, const int*) {
-  if (const ncclResult_t result = begin_call(); result != ncclSuccess) return result;
-  const standin::SharedFile place = Communicator::make_place();
-  for (int rank = 0; rank < size; ++rank) {
-    auto communicator = Communicator::join(place, rank, size);
-    if (communicator == nullptr) return ncclSystemError;
-    made[rank] = add(std::move(communicator));
-  }
-  return ncclSuccess;
+  return whole_call(__func__, [&] {
+    const standin::SharedFile place = Communicator::make_place();
+    for (int rank = 0; rank < size; ++rank) {
+      auto communicator = Communicator::join(place, rank, size);
+      if (communicator == nullptr) return ncclSystemError;
+      made[rank] = add(std::move(communicator));
+    }
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
-  if (const ncclResult_t result = begin_call(); result != ncclSuccess) return result;
-  find(handle, true)->finish(is_set("STANDIN_CCL_DESTROY_WAITS"));
-  return ncclSuccess;
+  return call(__func__, [&] {
+    find(handle, true)->finish(is_set("STANDIN_CCL_DESTROY_WAITS"));
+    return ncclSuccess;
+  });
 }
 
+/// Whatever it returns, it has ended the operations.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   const auto communicator = find(handle, true);
   communicator->abort();
   if (is_set("STANDIN_CCL_ABORT_HANGS")) hang();
   communicator->finish(false);
-  return begin_call();
+  return call(__func__, [] { return ncclSuccess; });
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
   *error = find(handle)->error();
-  return begin_call();
+  return ++queries == fault().query ? fail(__func__) : ncclSuccess;
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
@@ -239,45 +275,59 @@ const char* ncclGetErrorString(ncclResult_t result) {
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGroupStart() {
-  ++group.depth;
-  return ncclSuccess;
+  return whole_call(__func__, [] {
+    ++group.depth;
+    return ncclSuccess;
+  });
 }
 
+/// Ends the group, even if it fails. What it has then enqueued is nothing, or the operations of the first communicator.
 ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return ncclInvalidUsage;
-  return --group.depth == 0 ? end_group() : ncclSuccess;
+  const bool fails = ++calls == fault().call;
+  if (fails && group.batches.size() > 1) group.batches.erase(group.batches.begin() + 1, group.batches.end());
+  if (fails && (!fault().is_executed || group.depth > 1)) group.error = fail(__func__);
+  if (--group.depth > 0) return group.error;
+  const ncclResult_t result = end_group();
+  return fails ? fail(__func__) : result;
 }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t comm,
                            StreamHandle stream) {
-  return post(comm, stream, {Kind::all_reduce, bytes(in), bytes(out), count, type, how, 0});
+  return post(__func__, comm, stream, {Kind::all_reduce, bytes(in), bytes(out), count, type, how, 0});
 }
 
 ncclResult_t ncclReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t how, int root, ncclComm_t comm,
                         StreamHandle stream) {
-  return post(comm, stream, {Kind::reduce, bytes(in), bytes(out), count, type, how, root});
+  return post(__func__, comm, stream, {Kind::reduce, bytes(in), bytes(out), count, type, how, root});
 }
 
 ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t comm,
                                StreamHandle stream) {
-  return post(comm, stream, {Kind::reduce_scatter, bytes(in), bytes(out), count, type, how, 0});
+  return post(__func__, comm, stream, {Kind::reduce_scatter, bytes(in), bytes(out), count, type, how, 0});
 }
 
 ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            StreamHandle stream) {
-  return post(comm, stream, {Kind::broadcast, bytes(in), bytes(out), count, type, ncclSum, root});
+  return post(__func__, comm, stream, {Kind::broadcast, bytes(in), bytes(out), count, type, ncclSum, root});
 }
 
 ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm, StreamHandle stream) {
-  return post(comm, stream, {Kind::all_gather, bytes(in), bytes(out), count, type, ncclSum, 0});
+  return post(__func__, comm, stream, {Kind::all_gather, bytes(in), bytes(out), count, type, ncclSum, 0});
 }
 
 ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, StreamHandle stream) {
-  return post(comm, stream, {Kind::message, bytes(in), nullptr, count, type, ncclSum, peer});
+  return post(__func__, comm, stream, {Kind::message, bytes(in), nullptr, count, type, ncclSum, peer});
 }
 
 ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, StreamHandle stream) {
-  return post(comm, stream, {Kind::message, nullptr, bytes(out), count, type, ncclSum, peer});
+  return post(__func__, comm, stream, {Kind::message, nullptr, bytes(out), count, type, ncclSum, peer});
+}
+
+void standin_ccl_inspect(StandinCclView* view) {
+  const char* const name = failed;
+  const std::lock_guard lock{handles().mutex};
+  *view = {calls, queries, operations, handles().live.size(), name != nullptr ? name : ""};
 }
 
 }  // extern "C"

@@ -73,7 +73,7 @@ struct Invitation {
   check_making(ccl::init_rank(made, size, invitation.id, rank), operation);
   auto state = take_over(NewCommunicator{made}, options, device, rank, size);
   state->check_call(state->post_connection(), making_communicator);
-  state->wait_for_connection();
+  state->wait_for_connection({&state, 1});
   return state;
 }
 
@@ -124,7 +124,7 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const 
   for (const auto& each : states) each->note_call(posted, making_communicator);
   states.front()->check();
   try {
-    for (const auto& each : states) each->wait_for_connection();
+    for (const auto& each : states) each->wait_for_connection(states);
   } catch (const std::exception&) {  // a rank that is alone would wait for ever
     for (const auto& each : states) each->fail(errc::communicator_broken, making_communicator, {"another rank could not be connected"});
     abort_in_background(states);
@@ -159,12 +159,14 @@ ccl::status CclState::post_connection() const noexcept {
   return post(remains_->stream, {&barrier, 1});
 }
 
-void CclState::wait_for_connection() {
+void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> all) {
   const auto begin = sync::Clock::now();
   try {
     while (!remains_->stream.synchronize_for(20ms)) {
-      look_for_errors();
-      check();
+      for (const auto& each : all) {
+        each->look_for_errors();
+        each->check();
+      }
       if (options.timeout.count() == 0 || sync::Clock::now() < begin + options.timeout) continue;
       fail_all(*this, errc::timed_out, making_communicator,
                {"another process did not take part within the timeout of ", std::to_string(options.timeout.count()), " ms"});

@@ -53,7 +53,8 @@ struct CclState final : CommunicatorState {
   void note_call(ccl::status status, const char* operation) noexcept;
   ///@{ An operation of all ranks, in which the library connects them.
   [[nodiscard]] ccl::status post_connection() const noexcept;
-  void wait_for_connection();
+  /// `all` are the ranks of this process: an error of one holds up the others, too.
+  void wait_for_connection(std::span<const std::shared_ptr<CclState>> all);
   ///@}
 
   const Device device;
@@ -79,8 +80,8 @@ void require_supported(const Transfer& step);
 /// What `post()` posts, as one.
 template <class F>
 [[nodiscard]] ccl::status in_group(F post) noexcept {
-  ccl::status status = ccl::group_start();
-  if (status == ccl::ok) status = post();
+  if (const ccl::status begin = ccl::group_start(); begin != ccl::ok) return begin;
+  const ccl::status status = post();
   const ccl::status end = ccl::group_end();
   return status != ccl::ok ? status : end;
 }

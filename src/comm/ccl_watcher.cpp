@@ -64,17 +64,16 @@ template <class F>
   return found;
 }
 
-/// In one group: an abort alone waits for operations of the others.
+/// In one group, if the library begins one: an abort alone waits for operations of the others.
 void abort_all(std::span<const std::shared_ptr<CclState>> broken) noexcept {
-  static_cast<void>(in_group([&] {
-    for (const auto& each : broken) {
-      // A thread that is in a call of the library leaves it soon, or only because of the abort.
-      std::unique_lock lock{each->calls, std::defer_lock};
-      static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
-      if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr)) static_cast<void>(ccl::abort(handle));
-    }
-    return ccl::ok;
-  }));
+  const bool is_group = ccl::group_start() == ccl::ok;
+  for (const auto& each : broken) {
+    // A thread that is in a call of the library leaves it soon, or only because of the abort.
+    std::unique_lock lock{each->calls, std::defer_lock};
+    static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
+    if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr)) static_cast<void>(ccl::abort(handle));
+  }
+  if (is_group) static_cast<void>(ccl::group_end());
 }
 
 /// Asks again after an error: one that does not last says nothing about the work.

@@ -14,6 +14,9 @@ BROKEN = 'runnel: could not run all_reduce: '
 FORKED = [f'runnel: could not {what}: this process was forked from one that had used the runtime; use exec, or fork before first use'
           for what in ('run all_reduce', 'split a communicator', 'check a communicator', 'make a communicator')]
 
+ON_ONE = {'STANDIN_CCL_FAULT_RANK': '1'}
+LOST = 'runnel: could not run an operation: remote process exited'
+
 # Name, processes, settings of the stand-in, and what all processes print; None: each prints some error.
 CASES = [
     ('die', 2, {}, ['an error in time']),
@@ -29,7 +32,11 @@ CASES = [
     # The vendor's own library, without a driver.
     ('make', 2, {'LD_LIBRARY_PATH': library_path.rpartition(':')[2]}, None),
     ('reduce', 1, {'STANDIN_CCL_FAULT': 'call=5;code=4'}, 2 * [BROKEN + 'invalid argument']),
-    ('reduce_with_timeout', 1, {'STANDIN_CCL_FAULT': 'operation=3;code=6'}, 2 * ['runnel: could not run an operation: remote process exited']),
+    ('reduce_with_timeout', 1, {'STANDIN_CCL_FAULT': 'operation=3;code=6'}, 2 * [LOST]),
+    # One of two processes meets it; the other one is told, although its timeout is longer than the limit here.
+    ('reduce_with_timeout', 2, ON_ONE | {'STANDIN_CCL_FAULT': 'call=3;code=4'}, 2 * [BROKEN + 'invalid argument'] + 2 * [LOST]),
+    ('reduce_with_timeout', 2, ON_ONE | {'STANDIN_CCL_FAULT': 'call=3;code=4;form=executed'}, 2 * [BROKEN + 'invalid argument'] + 2 * [LOST]),
+    ('reduce_with_timeout', 2, ON_ONE | {'STANDIN_CCL_FAULT': 'operation=2;code=3'}, 2 * ['runnel: could not run an operation: internal error'] + 2 * [LOST]),
 ]
 
 

@@ -40,13 +40,30 @@ errc expected(int code) {
   }
 }
 
+///@{ The same for a status of the library of collective operations.
+errc expected_of_ccl(int code) { return code == 2 || code == 6 ? errc::peer_lost : errc::communicator_broken; }
+const char* text_of_ccl(int code) {
+  constexpr const char* texts[] = {"",
+                                   "unhandled runtime error",
+                                   "unhandled system error",
+                                   "internal error",
+                                   "invalid argument",
+                                   "invalid usage",
+                                   "remote process exited",
+                                   "in progress"};
+  return code < 8 ? texts[code] : "unknown result code";
+}
+///@}
+
 [[nodiscard]] bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
 }  // namespace
 
-Checker::Checker() : inspect_{reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"))} {
+Checker::Checker()
+    : inspect_{reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"))},
+      inspect_ccl_{reinterpret_cast<void (*)(StandinCclView*)>(dlsym(RTLD_DEFAULT, "standin_ccl_inspect"))} {
   if (inspect_ == nullptr && std::string_view{RUNNEL_BACKEND} != "host") {
     std::printf("not on a stand-in runtime, so no call can be made to fail\n");
     std::exit(77);
@@ -55,6 +72,10 @@ Checker::Checker() : inspect_{reinterpret_cast<void (*)(StandinView*)>(dlsym(RTL
   char form[16] = {};
   long call = 0;
   if (text != nullptr && std::sscanf(text, "call=%ld;form=%15[a-z];code=%d", &call, form, &fault_.code) == 3) fault_.form = form;
+  const char* const ccl = std::getenv("STANDIN_CCL_FAULT");
+  if (text != nullptr || ccl == nullptr || inspect_ccl_ == nullptr) return;
+  fails_ccl_ = true;
+  fault_ = {ccl, std::atoi(std::strstr(ccl, "code=") + 5)};
 }
 
 StandinView Checker::view() const {
@@ -65,11 +86,21 @@ StandinView Checker::view() const {
     inspect_(&view);
   else
     view.device = Device::current().ordinal();
+  if (fails_ccl_) {
+    view.fault_call = ccl_view().fault_call;
+    view.faulted = *view.fault_call != '\0';
+  }
   if (!exhaustion::is_planned()) return view;
   const exhaustion::View now = exhaustion::view();
   view.faulted = now.faults > 0;
   view.sticky = now.lasts;
   view.fault_call = now.where;
+  return view;
+}
+
+StandinCclView Checker::ccl_view() const {
+  StandinCclView view{0, 0, 0, 0, ""};
+  if (inspect_ccl_ != nullptr) inspect_ccl_(&view);
   return view;
 }
 
@@ -102,6 +133,7 @@ void Checker::thrown(const char* what, const Error& error) {
   }
   if (!now.faulted) violation("%s: threw without a fault: %s", what, error.what());
   if (!now.sticky && thrown_ > 1) violation("%s: one fault caused a second exception: %s", what, error.what());
+  if (fails_ccl_) return thrown_by_ccl(what, error);
   // Two errors have no native code: "no device" has the number in its text, and "not ready" of a time difference has no number.
   const bool no_device = ends_with(now.fault_call, "GetDeviceCount") && expected(fault_.code) == errc::no_device &&
                          std::strstr(error.what(), std::to_string(fault_.code).c_str()) != nullptr;
@@ -116,6 +148,19 @@ void Checker::thrown(const char* what, const Error& error) {
   if (std::strlen(error.operation()) < 4 || std::strstr(error.what(), error.operation()) == nullptr)
     violation("%s: the text lacks the operation: %s", what, error.what());
   if (!in_words && std::strlen(error.native_name()) == 0) violation("%s: no native name", what);
+}
+
+void Checker::thrown_by_ccl(const char* what, const Error& error) {
+  const std::string_view text = error.what();
+  if (std::strlen(error.operation()) < 4 || text.find(error.operation()) == text.npos)
+    violation("%s: the text lacks the operation: %s", what, error.what());
+  // The communicators of a process share their end, and another rank may be told before the one that failed.
+  const bool is_of_another = text.find("another communicator failed") != text.npos || text.find("another rank") != text.npos ||
+                             (batons_ > 1 && error.code() == errc::peer_lost && text.find("remote process exited") != text.npos);
+  if (!is_of_another && error.code() != expected_of_ccl(fault_.code) && error.code() != errc::communicator_broken)
+    violation("%s: code %d does not follow from %d: %s", what, error.code().value(), fault_.code, error.what());
+  if (!is_of_another && text.find(text_of_ccl(fault_.code)) == text.npos)
+    violation("%s: the text lacks the library's reason: %s", what, error.what());
 }
 
 void Checker::thrown_without_memory(const char* what, const std::bad_alloc& error) {
@@ -189,6 +234,14 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   seen_ = what;
   if (exhaustion::is_planned()) return;  // the library had another way; the later checks show whether it was a right one
   if (now.sticky) return;                // the next call reports the error
+  if (fails_ccl_) {
+    const std::string_view name = now.fault_call;
+    // Operations fail later. Threads that look after communicators destroy and abort them, and look for errors of operations.
+    const bool is_later = name == "an operation" || name == "ncclCommDestroy" || name == "ncclCommAbort" || name == "ncclCommGetAsyncError";
+    if (!is_later && !(aborts_ && name.find("ncclGroup") == 0))
+      violation("%s: succeeded although the library returned %d", what, fault_.code);
+    return;
+  }
   const std::string_view call = now.fault_call;
   const bool is_query = ends_with(call, "Query");
   // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot query, and takes another one.
@@ -273,6 +326,16 @@ void Checker::check_device_memory() {
 
 std::size_t Checker::kept_communicators() const { return communicates_ && (!sound() || exhaustion::is_planned()) ? kept_streams_ : 0; }
 
+void Checker::check_communicators() {
+  if (exhaustion::is_planned() || (fault_.form != "none" && !fails_ccl_)) return;
+  const StandinCclView now = ccl_view();
+  const std::size_t allowed = std::string_view{now.fault_call} == "ncclCommDestroy" ? 1 : 0;
+  if (!eventually([&] { return ccl_view().communicators <= allowed; }))
+    violation("the library still has %zu communicators", ccl_view().communicators);
+  if (fails_ccl_ && std::string_view{now.fault_call} == "an operation" && thrown_ == 0 && !is_told_)
+    violation("an operation has failed, and nobody was told");
+}
+
 void Checker::finish() {
   // Threads give up what communicators had.
   if (communicates_)
@@ -280,6 +343,7 @@ void Checker::finish() {
       const LiveObjects live = live_objects();
       return live.streams <= kept_communicators() && live.events <= batons_ + 2 * kept_communicators() && live.pinned_blocks == 0;
     }));
+  check_communicators();
   // Freeing pinned blocks returns the events that guard their reuse.
   static_cast<void>(attempt("PinnedPool::trim", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
@@ -325,10 +389,13 @@ void Checker::finish() {
 int Checker::report(const char* scenario) const {
   const StandinView now = view();
   const exhaustion::View made = exhaustion::view();
+  const StandinCclView ccl = ccl_view();
   std::printf(
-      "%s: %s; %ld calls, %ld allocations, %ld thread starts, keeps %zu streams, fault in %s (%s, %d), %d thrown, %d absorbed%s%s\n",
-      scenario, violations_ == 0 ? "sound" : "UNSOUND", now.calls, made.allocations, made.threads, kept_streams_,
-      now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_, seen_.empty() ? "" : ": ",
+      "%s: %s; %ld calls, %ld calls, %ld queries and %ld operations of collectives, %ld allocations, %ld thread starts, keeps %zu streams, "
+      "fault in "
+      "%s (%s, %d), %d thrown, %d absorbed%s%s\n",
+      scenario, violations_ == 0 ? "sound" : "UNSOUND", now.calls, ccl.calls, ccl.queries, ccl.operations, made.allocations, made.threads,
+      kept_streams_, now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_, seen_.empty() ? "" : ": ",
       seen_.c_str());
   return violations_ == 0 ? 0 : 1;
 }

@@ -2,7 +2,8 @@
 /// Checks the library after each call, whichever runtime call failed (docs/testing.md). The call throws one runnel::Error with the
 /// operation, the runtime's error number and the code for that number. Counts, current device, current stream and last error are
 /// unchanged. The same call works when it is repeated. If an allocation or the start of a thread fails instead (exhaustion.hpp), the call
-/// throws std::bad_alloc, which the Error "out of memory" is too.
+/// throws std::bad_alloc, which the Error "out of memory" is too. If the library of collective operations fails instead, the error has its
+/// text.
 #pragma once
 
 #include <dlfcn.h>
@@ -74,6 +75,8 @@ class Checker {
   [[nodiscard]] bool sound() const { return !view().sticky; }
   /// Whether the fault has occurred.
   [[nodiscard]] bool faulted() const { return view().faulted; }
+  /// How many calls have thrown.
+  [[nodiscard]] int thrown() const { return thrown_; }
   /// Allows that `count` default streams, which are never destroyed, keep an event.
   void keeps_events(std::size_t count) { kept_events_ = count; }
   /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream or for overlap().
@@ -98,6 +101,10 @@ class Checker {
     communicates_ = true;
     batons_ = batons;
   }
+  /// A communicator says that it is broken, which is an answer to a failed operation.
+  void is_told() { is_told_ = true; }
+  /// Communicators are aborted from now on, by threads that can tell nobody what the library answers.
+  void aborts() { aborts_ = true; }
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover() was called.
   void finish();
   [[nodiscard]] int report(const char* scenario) const;
@@ -118,17 +125,22 @@ class Checker {
   [[nodiscard]] Snapshot snapshot() const;
   void compare(const char* what, const Snapshot& before, const StandinView& then);
   void thrown(const char* what, const runnel::Error& error);
+  void thrown_by_ccl(const char* what, const runnel::Error& error);
   void thrown_without_memory(const char* what, const std::bad_alloc& error);
   /// After a call has thrown. True if the call is to be repeated.
   [[nodiscard]] bool goes_on(const char* what, const Snapshot& before, const StandinView& then, long calls_before);
   void watch_blocks(const char* what);
   void check_device_memory();
   void absorbed(const char* what, const StandinView& now);
+  [[nodiscard]] StandinCclView ccl_view() const;
+  void check_communicators();
   /// How many communicators may stay: without an answer, or without a thread, the library cannot destroy them.
   [[nodiscard]] std::size_t kept_communicators() const;
 
   void (*inspect_)(StandinView*);
+  void (*inspect_ccl_)(StandinCclView*);
   Fault fault_;
+  bool fails_ccl_ = false;  // the fault is one of the library of collective operations
   std::size_t kept_events_ = 0;
   std::size_t kept_streams_ = 0;
   std::size_t kept_blocks_ = 0;
@@ -138,6 +150,8 @@ class Checker {
   bool traces_ = false;
   bool communicates_ = false;
   std::size_t batons_ = 0;
+  bool is_told_ = false;
+  bool aborts_ = false;
   int violations_ = 0;
   int thrown_ = 0;
   int absorbed_ = 0;

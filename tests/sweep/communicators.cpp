@@ -11,8 +11,10 @@
 #endif
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,16 @@ constexpr std::size_t many = (std::size_t{5} << 20) / sizeof(int);  // two piece
     return false;
   } catch (const Error&) {
     return true;
+  }
+}
+
+/// False if the question fails.
+template <class F>
+[[nodiscard]] bool ask(F f) {
+  try {
+    return f();
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -57,10 +69,12 @@ struct Member {
   }
   [[nodiscard]] bool has(Checker& c, int value) {
     const bool had_faulted = c.faulted();
+    const int thrown = c.thrown();
     if (!c.attempt("copy", [&] { copy(*a, *result, x->span().subspan(x->size() - 64, 64)); }) ||
         !c.attempt("synchronize", [&] { a->synchronize(); }))
       return false;
-    if (c.faulted() && !had_faulted) return c.sound();  // an operation may have failed, and so have no result
+    if (c.thrown() != thrown) forget_errors();
+    if (c.thrown() != thrown || (c.faulted() && !had_faulted)) return c.sound();  // an operation may have failed, and so have no result
     c.require(std::all_of(result->begin(), result->end(), [&](int each) { return each == value; }), "an operation gave wrong numbers");
     return c.attempt("synchronize", [&] { b->synchronize(); });
   }
@@ -85,6 +99,7 @@ class Alone : public Member {
     return c_.attempt(what, [&] {
       if (!std::exchange(is_first, false)) forget_errors();
       if (!all || is_broken(*all)) {
+        if (all) c_.is_told();
         all.reset();
         all.emplace(make_(options_));
       }
@@ -131,6 +146,7 @@ void operations(Checker& c, const Make& make, CommunicatorOptions options, std::
   if (!one.has(c, 1)) return;
   if (!one.attempt("check", [&] { one.all->check(); })) return;
   bool is_told = false;
+  c.aborts();
   if (!one.attempt("abort", [&] {
         Gate gate;
         gate.close_on(*one.a);
@@ -201,47 +217,187 @@ void ccl_captured(Checker& c) {
   };
   if (!one.attempt("capture", [&] { graph = capture(*one.a, work); })) return;
   if (!c.attempt("launch", [&] { graph->launch(*one.a); })) return;
+  // Nobody watches an operation of a graph, so that the program has to look for its errors.
+  static_cast<void>(eventually([&] { return is_broken(*one.all) || ask([&] { return one.a->query(); }); }));
   static_cast<void>(one.has(c, 5));
 }
 
-void ccl_devices(Checker& c) {
-  c.communicates(2);
-  c.keeps_streams(4);
-  if (!c.attempt("current_stream", [] { static_cast<void>(current_stream()); })) return;
-  const std::vector<Device> devices{Device{0}, Device{1}};
-  std::vector<Member> members(2);
-  for (std::size_t i = 0; i < 2; ++i)
-    if (!members[i].start(c, devices[i], few)) return;
-  const auto attempt = [&](const char* what, const std::function<void()>& f) {
+namespace {
+
+/// Two devices of the process, with a communicator each.
+class Pair {
+ public:
+  Pair(Checker& checker, CommunicatorOptions options) : c_{checker}, options_{options} {}
+  bool start() {
+    c_.communicates(2);
+    c_.keeps_streams(4);
+    if (!c_.attempt("current_stream", [] { static_cast<void>(current_stream()); })) return false;
+    for (std::size_t i = 0; i < 2; ++i)
+      if (!members[i].start(c_, devices_[i], few)) return false;
+    return attempt("of_devices", [] {});
+  }
+  /// As Checker::attempt(), with communicators that are whole.
+  template <class F>
+  bool attempt(const char* what, F f) {
     bool is_first = true;
-    return c.attempt(what, [&] {
-      const bool is_again = !std::exchange(is_first, false);
-      const bool is_whole = std::all_of(members.begin(), members.end(), [](Member& each) { return each.all && !is_broken(*each.all); });
-      if (!is_whole) {
+    return c_.attempt(what, [&] {
+      if (!std::exchange(is_first, false)) forget_errors();
+      if (is_any_broken()) {
+        if (members.front().all) c_.is_told();
         for (Member& each : members)
           if (each.all) each.all->abort();
-        if (is_again)
-          for (Member& each : members) each.forget_errors();
         for (Member& each : members) each.all.reset();
-        auto made = Communicator::of_devices(devices, {.concurrent = true});
+        auto made = Communicator::of_devices(devices_, options_);
         for (std::size_t i = 0; i < 2; ++i) members[i].all.emplace(std::move(made[i]));
       }
       f();
     });
-  };
-  if (!attempt("of_devices", [] {})) return;
-  if (!attempt("together", [&] {
-        for (Member& each : members) fill(*each.a, *each.x, each.all->rank() + 1);
+  }
+  /// Adds up over the ranks, into `x` of each.
+  bool sum(const char* what) {
+    return attempt(what,
+                   [&] {
+                     for (Member& each : members) fill(*each.a, *each.x, each.all->rank() + 1);
+                     Communicator::together([&] {
+                       for (Member& each : members) {
+                         each.all->all_reduce(*each.a, *each.x);
+                         each.all->broadcast(*each.b, *each.y);
+                       }
+                     });
+                   }) &&
+           have(3);
+  }
+  [[nodiscard]] bool have(int value) {
+    const int thrown = c_.thrown();
+    for (Member& each : members) {
+      // Only a watched operation ends by itself after an error.
+      if (options_.timeout.count() == 0)
+        static_cast<void>(eventually([&] { return is_any_broken() || ask([&] { return each.a->query(); }); }));
+      if (!each.has(c_, value)) return false;
+      if (c_.thrown() == thrown) continue;
+      forget_errors();
+      return c_.sound();
+    }
+    return true;
+  }
+  /// Or there is none.
+  [[nodiscard]] bool is_any_broken() const {
+    return std::any_of(members.begin(), members.end(), [](const Member& each) { return !each.all || is_broken(*each.all); });
+  }
+  void forget_errors() const {
+    for (const Member& each : members) each.forget_errors();
+  }
+
+  std::vector<Member> members{2};
+
+ private:
+  Checker& c_;
+  const std::vector<Device> devices_{Device{0}, Device{1}};
+  CommunicatorOptions options_;
+};
+
+}  // namespace
+
+void ccl_devices(Checker& c) {
+  Pair two{c, {.concurrent = true}};
+  if (two.start()) static_cast<void>(two.sum("together"));
+}
+
+void ccl_verbs(Checker& c) {
+  Pair two{c, {.timeout = 60s}};
+  if (!two.start()) return;
+  if (!two.attempt("every verb", [&] {
         Communicator::together([&] {
-          for (Member& each : members) {
-            each.all->all_reduce(*each.a, *each.x);
-            each.all->broadcast(*each.b, *each.y);
+          for (Member& each : two.members) {
+            const auto half = [](DeviceBuffer<int>& all) { return all.span().subspan(0, all.size() / 2); };
+            const Communicator& own = *each.all;
+            const int other = 1 - own.rank();
+            own.reduce(*each.a, *each.x, *each.y);
+            own.reduce_scatter(*each.a, *each.x, half(*each.y));
+            own.all_gather(*each.b, half(*each.x), *each.y);
+            own.all_to_all(*each.b, *each.x, *each.y);
+            own.barrier(*each.a);
+            own.group(*each.a, [&](Communicator::Group& group) {
+              group.send(*each.x, other);
+              group.receive(*each.y, other);
+            });
+            if (own.rank() == 0)
+              own.send(*each.a, *each.x, other);
+            else
+              own.receive(*each.a, *each.y, other);
           }
         });
       }))
     return;
-  for (Member& each : members)
-    if (!each.has(c, 3)) return;
+  static_cast<void>(two.sum("together"));
+}
+
+void ccl_parts(Checker& c) {
+  Pair two{c, {.timeout = 2s}};
+  if (!two.start()) return;
+  std::optional<Communicator> parts[2];
+  // Each rank waits for the other one.
+  const auto split = [&] {
+    std::exception_ptr failures[2];
+    const auto split_one = [&](std::size_t i) {
+      try {
+        parts[i].emplace(two.members[i].all->split(static_cast<int>(i)));  // the vendor's library joins ranks without a timeout
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    };
+    std::thread second{[&] { split_one(1); }};
+    split_one(0);
+    second.join();
+    for (const std::exception_ptr& each : failures) {
+      try {
+        if (each) std::rethrow_exception(each);
+      } catch (const Error& error) {
+        if (error.code() != errc::timed_out) throw;  // what the other rank meets
+      }
+    }
+    for (const std::exception_ptr& each : failures)
+      if (each) std::rethrow_exception(each);
+  };
+  const auto forget_parts = [&] {
+    for (auto& each : parts) each.reset();
+  };
+  if (!two.attempt("parts that end with an operation under way", [&] {
+        try {
+          split();
+          Gate gates[2];
+          for (std::size_t i = 0; i < 2; ++i) gates[i].close_on(*two.members[i].a);
+          Communicator::together([&] {
+            for (std::size_t i = 0; i < 2; ++i) parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
+          });
+          forget_parts();
+        } catch (const Error&) {
+          forget_parts();
+          throw;
+        }
+      }))
+    return;
+  static_cast<void>(two.sum("together"));
+}
+
+void ccl_timeout(Checker& c) {
+  Pair two{c, {.timeout = 1s}};
+  if (!two.start()) return;
+  bool is_told = false;
+  c.aborts();
+  if (!two.attempt("a timeout", [&] {
+        two.members[0].all->all_reduce(*two.members[0].a, *two.members[0].x);
+        try {
+          two.members[0].a->synchronize();
+        } catch (const Error& error) {
+          if (error.code() != errc::timed_out) throw;
+          is_told = true;
+        }
+        two.forget_errors();
+      }))
+    return;
+  c.require(is_told || c.faulted(), "the stream does not say that the time is over");
+  static_cast<void>(two.sum("together"));
 }
 
 void ccl_error(Checker& c) {
@@ -264,6 +420,7 @@ void ccl_error(Checker& c) {
         } catch (const Error& error) {
           if (error.code() != errc::peer_lost) throw;
           is_told = true;
+          c.is_told();
         }
       }))
     return;

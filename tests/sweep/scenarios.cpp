@@ -1168,6 +1168,9 @@ constexpr Scenario scenarios[] = {
     {"ccl_operations", ccl_operations},
     {"ccl_captured", ccl_captured},
     {"ccl_devices", ccl_devices, "STANDIN_DEVICES=2"},
+    {"ccl_verbs", ccl_verbs, "STANDIN_DEVICES=2 SWEEP_ONLY=collectives"},
+    {"ccl_parts", ccl_parts, "STANDIN_DEVICES=2 SWEEP_ONLY=collectives"},
+    {"ccl_timeout", ccl_timeout, "STANDIN_DEVICES=2 SWEEP_ONLY=collectives"},
     {"ccl_error", ccl_error, "STANDIN_CCL_FAULT=operation=2;code=6"},
 #endif
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes every runtime call of every scenario fail once, in each form and with each code, on a stand-in runtime. Each run must end in time
-with exit status 0, so with all its checks passed, and the stand-in must report no misuse and no leak. Exits 1 if any run failed."""
+with exit status 0, so with all its checks passed, and the stand-in must report no misuse and no leak. Exits 1 if any run failed. With
+--collectives it is every call and every operation of the library of collective operations that fails."""
 import argparse
 import collections
 import concurrent.futures
@@ -21,6 +22,12 @@ FORMS = ["refused", "executed", "sticky"]
 # 600 ("not ready") is an answer of queries, so only queries return it. 123456 is an unknown error number.
 CODES = [2, 4, 35, 46, 100, 101, 201, 400, 700, 719, 900, 901, 902, 903, 904, 905, 906, 907, 908, 999, 123456]
 NOT_READY = 600
+# Of NCCL and RCCL. `query` is a call that asks for errors of operations, of which threads make many; `operation` is an operation that fails
+# when it runs. 99 is an unknown number.
+CCL_FORMS = ["refused", "executed", "query", "operation"]
+MOST_QUERIES = 8
+CCL_CODES = [1, 2, 3, 4, 5, 6, 7, 99]
+IN_PROGRESS = 7  # of an operation this is no error: it waits until its timeout, or for ever
 MISUSE = ["double_destroy", "use_after_destroy", "unknown_handle", "wrong_device", "double_free", "use_after_free", "inside_host_function"]
 # A failed copy through pinned memory gives up its ring, and the next copy makes a new one. Each ring has two blocks.
 PINNED_KEPT = 4
@@ -38,7 +45,7 @@ class Sweep:
         self.environment["RUNNEL_STAGING_WORKERS"] = "1"
         for sanitizer in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
             self.environment.setdefault(sanitizer, "allocator_may_return_null=1")
-        self.scenarios = scenarios_of(self.program, self.environment, arguments.only)
+        self.scenarios = scenarios_of(self.program, self.environment, arguments.only, arguments.collectives)
         self.base = {}
         self.names = {}  # names of the calls, by scenario and number
         self.tried = 0
@@ -52,7 +59,7 @@ class Sweep:
             report = os.path.join(folder, "report")
             environment = self.environment | self.scenarios[scenario] | {"STANDIN_REPORT": report}
             if fault is not None:
-                environment["STANDIN_FAULT"] = f"call={fault.call};form={fault.form};code={fault.code}"
+                environment |= self.setting_of(fault)
             try:
                 done = subprocess.run([self.program, scenario], capture_output=True, text=True, errors="replace", env=environment,
                                       timeout=self.limit)
@@ -63,7 +70,17 @@ class Sweep:
             if os.path.exists(report):
                 with open(report, encoding="utf-8") as text:
                     lines = text.read().splitlines()
-            return status, output, json.loads(lines[-1]) if lines else None
+            return status, output, self.complete(json.loads(lines[-1]), output) if lines else None
+
+    def setting_of(self, fault):
+        return {"STANDIN_FAULT": f"call={fault.call};form={fault.form};code={fault.code}"}
+
+    def complete(self, report, _output):
+        return report
+
+    def faults_of(self, scenario, forms):
+        """Each place of a fault, with the forms that it has; the first form is tried first."""
+        return [(call, forms) for call in range(1, self.base[scenario]["calls"] + 1)]
 
     def baseline(self):
         for scenario in self.scenarios:
@@ -91,7 +108,7 @@ class Sweep:
         base = self.base[run.scenario]
         if report["faulted"]:
             self.names[run.scenario, run.call] = report["fault_call"]
-            self.calls_failed.add((run.scenario, run.call))
+            self.calls_failed.add((run.scenario, run.call, run.form in ("query", "operation") and run.form))
         else:
             self.never_came += 1  # the number of calls varies a little, because of polling
         # Once no call works any more, a program cannot free a stream's memory after the work of another stream. overlap() cannot either, so
@@ -136,16 +153,41 @@ class Sweep:
     def plan(self, codes, forms, seed):
         """Returns two lists: first every call once, refused, with varying codes; then all other runs, in an order that depends on the seed."""
         shuffled = random.Random(seed)
-        calls = [(scenario, call) for scenario in self.scenarios for call in range(1, self.base[scenario]["calls"] + 1)]
+        faults = [(scenario, *fault) for scenario in self.scenarios for fault in self.faults_of(scenario, forms)]
         turn = itertools.cycle(shuffled.sample(codes, len(codes)))
-        first = [Run(*call, forms[0], next(turn)) for call in calls]
-        rest = sorted({Run(*call, form, code) for call in calls for form in forms for code in codes} - set(first))
+        first = [Run(scenario, call, its_forms[0], next(turn)) for scenario, call, its_forms in faults]
+        rest = sorted({Run(scenario, call, form, code) for scenario, call, its_forms in faults for form in its_forms for code in codes} - set(first))
         shuffled.shuffle(rest)
         return first, rest
 
     def queries(self, forms):
         asking = sorted(call for call, name in self.names.items() if name.endswith(("Query", "ElapsedTime")))
         return [Run(*call, form, NOT_READY) for call in asking for form in forms if form != "sticky"]
+
+
+class CclSweep(Sweep):
+    """Of the library of collective operations. Its report is what the scenario prints."""
+
+    def setting_of(self, fault):
+        if fault.form in ("query", "operation"):
+            return {"STANDIN_CCL_FAULT": f"{fault.form}={fault.call};code={fault.code}"}
+        return {"STANDIN_CCL_FAULT": f"call={fault.call};code={fault.code};form={fault.form}"}
+
+    def complete(self, report, output):
+        found = re.search(r"(\d+) calls, (\d+) queries and (\d+) operations of collectives.*fault in (.*?) \(", output)
+        calls, queries, operations, name = found.groups() if found else (0, 0, 0, "?")
+        numbers = {"calls": int(calls), "query": min(int(queries), MOST_QUERIES), "operation": int(operations)}
+        return report | numbers | {"faulted": name != "none", "fault_call": name}
+
+    def plan(self, codes, forms, seed):
+        return ([run._replace(code=6) if run.form == "operation" and run.code == IN_PROGRESS else run for run in runs]
+                for runs in super().plan(codes, forms, seed))
+
+    def faults_of(self, scenario, forms):
+        base = self.base[scenario]
+        of_calls = [form for form in forms if form in ("refused", "executed")]
+        found = super().faults_of(scenario, of_calls) if of_calls else []
+        return found + [(number, [form]) for form in forms if form not in of_calls for number in range(1, base[form] + 1)]
 
 
 def main():
@@ -157,19 +199,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=20, help="time limit of one run, in seconds")
     parser.add_argument("--only", nargs="*", help="only these scenarios")
-    parser.add_argument("--forms", nargs="*", default=FORMS, choices=FORMS)
-    parser.add_argument("--codes", nargs="*", type=int, default=CODES)
+    parser.add_argument("--collectives", action="store_true", help="fail calls of the library of collective operations")
+    parser.add_argument("--forms", nargs="*", choices=sorted({*FORMS, *CCL_FORMS}))
+    parser.add_argument("--codes", nargs="*", type=int)
     parser.add_argument("--show", type=int, default=20, help="how many failures to show in full")
     arguments = parser.parse_args()
 
+    arguments.forms = arguments.forms or (CCL_FORMS if arguments.collectives else FORMS)
+    arguments.codes = arguments.codes or (CCL_CODES if arguments.collectives else CODES)
+
     start = time.monotonic()
     deadline = start + arguments.bounded if arguments.bounded else None
-    sweep = Sweep(arguments)
+    sweep = (CclSweep if arguments.collectives else Sweep)(arguments)
     sweep.baseline()
     first, rest = sweep.plan(arguments.codes, arguments.forms, arguments.seed)
     planned = len(first) + len(rest)
     sweep.all(first, None)
-    not_ready = sweep.queries(arguments.forms)
+    not_ready = [] if arguments.collectives else sweep.queries(arguments.forms)
     sweep.all(not_ready + rest, deadline)
 
     calls = len(first)

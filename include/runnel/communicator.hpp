@@ -79,7 +79,7 @@ class Communicator {
   /// Of all processes of the world, which all have to call this. With Engine::ccl it is of the current device, the first operation has
   /// run when it returns, and NCCL may wait for all work of the device. @throws errc::not_supported if runnel was built without the engine,
   /// if MPI's thread level is not MPI_THREAD_MULTIPLE, or if the program and this library have two different MPI libraries;
-  /// errc::not_permitted unless MPI is initialised; errc::communicator_broken if NCCL or RCCL refuses
+  /// errc::not_permitted unless MPI is initialised; errc::communicator_broken or errc::peer_lost if NCCL or RCCL refuses
   explicit Communicator(const World& world, const CommunicatorOptions& options = {});
   /// One communicator for each of several devices of this process, in their order: rank i is of device i. Engine::ccl only. Operations that
   /// need each other have to be in a together(). @throws errc::invalid_argument if a device is named twice or none is; else as the

@@ -153,7 +153,8 @@ ncclResult_t enqueue(const Batch& batch) {
   return code == 0 ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-ncclResult_t end_group() {
+/// All ranks of the group connect, even if only the first one's operations are enqueued.
+ncclResult_t end_group(bool only_first = false) {
   const Group ended = std::exchange(group, {});
   if (ended.error != ncclSuccess) return ended.error;
   const auto for_connecting = [&](auto f) {
@@ -162,8 +163,10 @@ ncclResult_t end_group() {
   };
   for_connecting([](Communicator& each) { each.begin_to_connect(); });
   for_connecting([](Communicator& each) { each.connect(); });
-  for (const Batch& batch : ended.batches)
+  for (const Batch& batch : ended.batches) {
     if (const ncclResult_t result = enqueue(batch); result != ncclSuccess) return result;
+    if (only_first) break;
+  }
   return ncclSuccess;
 }
 
@@ -285,10 +288,9 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return ncclInvalidUsage;
   const bool fails = ++calls == fault().call;
-  if (fails && group.batches.size() > 1) group.batches.erase(group.batches.begin() + 1, group.batches.end());
   if (fails && (!fault().is_executed || group.depth > 1)) group.error = fail(__func__);
   if (--group.depth > 0) return group.error;
-  const ncclResult_t result = end_group();
+  const ncclResult_t result = end_group(fails);
   return fails ? fail(__func__) : result;
 }
 

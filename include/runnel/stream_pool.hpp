@@ -30,7 +30,7 @@ struct StreamPoolOptions {
 };
 
 /// A stream leased from a pool. It goes back when the lease ends, with the work that is still in it: the next holder's work runs after
-/// that.
+/// that. A capture that the thread has begun on it ends without a graph.
 class StreamLease : public StreamRef {
  public:
   ///@{ The other lease is moved-from afterwards: using it throws.

@@ -5,14 +5,18 @@
 #include "base/hang_report.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/slots.hpp"
 
 #include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -95,10 +99,18 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   return oldest;
 }
 
+/// The next holder's work would go into a capture that is left open. Runtimes end a capture only on the thread that has begun it.
+void end_own_capture(StreamUse stream) noexcept {
+  if (!if_captures_met() || release_mode() != Release::now || capture_begun_on(stream).thread != std::this_thread::get_id()) return;
+  const ScopedDevice on{stream.slot->device, ScopedDevice::no_throw};
+  abandon_capture(stream);
+}
+
 }  // namespace
 
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
   if (is_forked_child()) return;  // the pool is leaked: another thread may have held its lock
+  end_own_capture({static_cast<Slot*>(slot), slot->id.load(std::memory_order_relaxed)});
   remove_reference(pool, [&] {
     pool->ring[wrap_place(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
   });

@@ -118,6 +118,19 @@ TEST_F(StreamPools, LeasesMoveAndOutliveThePool) {
   EXPECT_EQ(live_objects().streams, before);
 }
 
+TEST_F(StreamPools, ALeaseThatEndsInACaptureLeavesNoneToTheNextHolder) {
+  StreamPool pool{device(), {.size = 1, .max = 1}};
+  {
+    const auto lease = pool.acquire();
+    begin_capture(lease);
+    lease.launch_host_func([] { ADD_FAILURE() << "the work of a capture that nobody ended ran"; });
+  }
+  const auto next = pool.acquire();
+  EXPECT_FALSE(next.is_capturing());
+  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(next)); }), errc::capture);
+  EXPECT_TRUE(runs(next));
+}
+
 TEST_F(StreamPools, AMovedFromPoolThrows) {
   StreamPool pool{device(), {.size = 1}};
   StreamPool moved{std::move(pool)};

@@ -63,6 +63,7 @@ part_sweep_long() {
   build_cuda
   sweep cuda --bounded 240
   sweep cuda --bounded 120 --scheduler lazy --seed 2
+  sweep cuda --bounded 240 --collectives
   build_hip
   sweep hip --bounded 240
 }

@@ -126,7 +126,8 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const 
   try {
     for (const auto& each : states) each->wait_for_connection(states);
   } catch (const std::exception&) {  // a rank that is alone would wait for ever
-    for (const auto& each : states) each->fail(errc::communicator_broken, making_communicator, {"another rank could not be connected"});
+    for (const auto& each : states)
+      each->break_with(errc::communicator_broken, making_communicator, {"another rank could not be connected"});
     abort_in_background(states);
     throw;
   }
@@ -210,19 +211,9 @@ void CclState::note_use(StreamRef stream) {
   uses_.push_back(stream);
 }
 
-bool CclState::fail(errc code, const char* operation, Words reason) noexcept {
-  if (!break_with(code, operation, reason)) return false;
-  tell_streams();
-  return true;
-}
-
-void CclState::tell_streams() noexcept {
+void CclState::tell_streams(const std::exception_ptr& reason) noexcept {
   const std::lock_guard lock{uses_lock_};
-  try {
-    check();
-  } catch (...) {
-    for (const StreamRef each : uses_) keep_failure(Access::slot(each), each.id(), {.exception = std::current_exception()});
-  }
+  for (const StreamRef each : uses_) keep_failure(Access::slot(each), each.id(), {.exception = reason});
 }
 
 void CclState::check_call(ccl::status status, const char* operation) {
@@ -238,7 +229,6 @@ void CclState::note_call(ccl::status status, const char* operation) noexcept {
 }
 
 void CclState::end_operations() noexcept {
-  tell_streams();
   const std::shared_ptr<CclState> own = self();
   abort_in_background({&own, 1});
 }
@@ -258,14 +248,17 @@ void CclState::look_for_errors() {
 /// `bytes` bytes of each rank, one after the other.
 std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
   const StreamRef stream = remains_->stream;
-  DeviceBuffer<std::byte> in{bytes, stream}, out{bytes * static_cast<std::size_t>(size), stream};
-  std::vector<std::byte> found(out.size());
-  copy_bytes(stream, in.data(), own, bytes);
+  // Pinned memory is not used again before the stream has passed it, also if a call throws.
+  PinnedBuffer<std::byte> sent{bytes}, received{bytes * static_cast<std::size_t>(size)};
+  std::memcpy(sent.data(), own, bytes);
+  DeviceBuffer<std::byte> in{sent.size(), stream}, out{received.size(), stream};
+  copy(stream, in, sent);
   const Transfer step = movement(Verb::all_gather, in, out, 0);
   enqueue(stream, {&step, 1});
-  copy_bytes(stream, found.data(), out.data(), found.size());
+  copy(stream, received, out);
   stream.synchronize();
-  return found;
+  check();  // an operation that was aborted has received nothing
+  return {received.begin(), received.end()};
 }
 
 std::shared_ptr<CommunicatorState> CclState::split(int color, int key) {

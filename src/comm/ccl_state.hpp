@@ -9,6 +9,7 @@
 #include <runnel/memory.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <memory>
 #include <optional>
@@ -43,8 +44,6 @@ struct CclState final : CommunicatorState {
   [[nodiscard]] Baton& baton() const noexcept { return remains_->baton; }
   /// If the communicator breaks, the next synchronize() of the stream throws the reason.
   void note_use(StreamRef stream);
-  /// Breaks the communicator, and tells the streams. Returns whether it was whole.
-  bool fail(errc code, const char* operation, Words reason) noexcept;
   /// Gives the steps to the library. Requires: `calls` is held; the current device is the communicator's.
   [[nodiscard]] ccl::status post(StreamRef stream, std::span<const Transfer> steps) const noexcept;
   /// @throws the reason why the library refused, and the communicator is broken then
@@ -62,7 +61,7 @@ struct CclState final : CommunicatorState {
   sync::Mutex calls;
 
  private:
-  void tell_streams() noexcept;
+  void tell_streams(const std::exception_ptr& reason) noexcept override;
   [[nodiscard]] std::shared_ptr<CommunicatorState> make_part(int color, int key);
   [[nodiscard]] std::vector<std::byte> gather(const void* own, std::size_t bytes);
 

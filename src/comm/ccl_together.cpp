@@ -72,7 +72,7 @@ void post_all(const std::vector<Item>& items, const Lanes& lanes) {
 void break_all(const std::vector<Item>& items, const char* reason) {
   std::vector<std::shared_ptr<CclState>> broken;
   for (const Item& item : items) {
-    item.state->fail(errc::communicator_broken, operation_of(item.steps.front().verb), {"a part could not be enqueued: ", reason});
+    item.state->break_with(errc::communicator_broken, operation_of(item.steps.front().verb), {"a part could not be enqueued: ", reason});
     broken.push_back(item.state);
   }
   abort_in_background(broken);
@@ -115,11 +115,22 @@ void Together::enqueue() {
     declare_accesses(*item.state, stream, item.steps);
     watches.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)), stream);
   }
-  post_all(items, lanes);
-  for (auto& [baton, lane] : lanes) lane.turn->end();
-  try {
+  const auto let_others_follow = [&] {
     for (auto& [baton, lane] : lanes)
       for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
+  };
+  try {
+    post_all(items, lanes);
+  } catch (...) {
+    try {
+      let_others_follow();  // the library may have enqueued some operations, which use the others' memory until they are aborted
+    } catch (const std::exception&) {
+    }
+    throw;
+  }
+  for (auto& [baton, lane] : lanes) lane.turn->end();
+  try {
+    let_others_follow();
     for (auto& [watch, stream] : watches) end_watch(std::move(watch), stream);
   } catch (const std::exception& error) {
     break_all(items, error.what());

@@ -178,12 +178,13 @@ void delist(CclState& state) noexcept {
 }
 
 void fail_all(CclState& state, errc code, const char* operation, CommunicatorState::Words reason) noexcept {
-  if (!state.fail(code, operation, reason)) return;
+  if (!state.break_with(code, operation, reason)) return;
   try {
     const auto all = living();
     for (const auto& each : all)
       if (each.get() != &state)
-        each->fail(errc::communicator_broken, "use a communicator", {"another communicator failed, and all of the process were aborted"});
+        each->break_with(errc::communicator_broken, "use a communicator",
+                         {"another communicator failed, and all of the process were aborted"});
     abort_in_background(all);
   } catch (const std::bad_alloc&) {
     const std::shared_ptr<CclState> own = state.self();

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <functional>
 #include <new>
 #include <utility>
@@ -153,12 +154,21 @@ bool CommunicatorState::break_with(errc code, const char* operation, Words reaso
   } catch (const std::bad_alloc&) {  // the code says enough
   }
   broken_.store(true, std::memory_order_release);
+  try {
+    throw_breakage();
+  } catch (...) {
+    tell_streams(std::current_exception());
+  }
   return true;
 }
 
 void CommunicatorState::check() const {
   if (!is_broken()) return;
-  const std::lock_guard lock{breakage_lock_};
+  const std::lock_guard lock{breakage_lock_};  // until the streams have been told
+  throw_breakage();
+}
+
+void CommunicatorState::throw_breakage() const {
   const std::string reason = (name.empty() ? breakage_->reason : "communicator '" + name + "': " + breakage_->reason);
   throw_error(breakage_->code, breakage_->operation, reason.c_str());
 }

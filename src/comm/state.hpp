@@ -8,6 +8,7 @@
 #include <runnel/communicator.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -49,7 +50,7 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   using Words = std::initializer_list<std::string_view>;
   /// The first reason stays. Returns whether this is the first one.
   bool break_with(errc code, const char* operation, Words reason) noexcept;
-  /// @throws the reason, if the communicator is broken
+  /// @throws the reason, if the communicator is broken; the streams have been told then
   void check() const;
 
   const Engine engine;  // mpi or ccl
@@ -61,6 +62,12 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   sync::Atomic<void*> ccl_communicator{nullptr};  // of Engine::ccl; null once it is aborted
 
  private:
+  /// Leaves the reason with the streams that use the communicator. Requires: it is broken, so that whoever hears it from a stream sees
+  /// that.
+  virtual void tell_streams(const std::exception_ptr& /*reason*/) noexcept {}
+  /// Requires: the communicator is broken.
+  [[noreturn]] void throw_breakage() const;
+
   sync::Atomic<bool> broken_{false};
   mutable sync::Mutex breakage_lock_;
   std::optional<Breakage> breakage_;

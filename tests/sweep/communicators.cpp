@@ -99,7 +99,10 @@ class Alone : public Member {
     return c_.attempt(what, [&] {
       if (!std::exchange(is_first, false)) forget_errors();
       if (!all || is_broken(*all)) {
-        if (all) c_.is_told();
+        if (all) {
+          c_.is_told();
+          forget_errors();  // each stream that used it says why it broke
+        }
         all.reset();
         all.emplace(make_(options_));
       }

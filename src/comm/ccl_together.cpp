@@ -68,6 +68,20 @@ void post_all(const std::vector<Item>& items, const Lanes& lanes) {
   if (posted != ccl::ok) items.back().state->check();
 }
 
+void let_others_follow(const Lanes& lanes) {
+  for (const auto& [baton, lane] : lanes)
+    for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
+}
+
+/// As post_all(). After an error the library may have enqueued some operations, which use the others' memory until they are aborted.
+void post_all_or_follow(const std::vector<Item>& items, const Lanes& lanes) try { post_all(items, lanes); } catch (...) {
+  try {
+    let_others_follow(lanes);
+  } catch (const std::exception&) {  // the first error says more
+  }
+  throw;
+}
+
 /// The operations are enqueued, but not all that has to follow them. The ranks wait for each other, so that all are ended.
 void break_all(const std::vector<Item>& items, const char* reason) {
   std::vector<std::shared_ptr<CclState>> broken;
@@ -115,22 +129,10 @@ void Together::enqueue() {
     declare_accesses(*item.state, stream, item.steps);
     watches.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)), stream);
   }
-  const auto let_others_follow = [&] {
-    for (auto& [baton, lane] : lanes)
-      for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
-  };
-  try {
-    post_all(items, lanes);
-  } catch (...) {
-    try {
-      let_others_follow();  // the library may have enqueued some operations, which use the others' memory until they are aborted
-    } catch (const std::exception&) {
-    }
-    throw;
-  }
+  post_all_or_follow(items, lanes);
   for (auto& [baton, lane] : lanes) lane.turn->end();
   try {
-    let_others_follow();
+    let_others_follow(lanes);
     for (auto& [watch, stream] : watches) end_watch(std::move(watch), stream);
   } catch (const std::exception& error) {
     break_all(items, error.what());

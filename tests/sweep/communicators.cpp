@@ -95,14 +95,12 @@ class Alone : public Member {
   /// As Checker::attempt(), with a communicator that is whole.
   template <class F>
   bool attempt(const char* what, F f) {
+    hear_of_breakage();
     bool is_first = true;
     return c_.attempt(what, [&] {
       if (!std::exchange(is_first, false)) forget_errors();
       if (!all || is_broken(*all)) {
-        if (all) {
-          c_.is_told();
-          forget_errors();  // each stream that used it says why it broke
-        }
+        if (all) c_.is_told();
         all.reset();
         all.emplace(make_(options_));
       }
@@ -113,6 +111,12 @@ class Alone : public Member {
   }
 
  private:
+  /// Each stream that used a communicator says why it broke. Outside of attempts, because nothing of this is one's result.
+  void hear_of_breakage() const {
+    const exhaustion::Pause pause;
+    if (all && is_broken(*all)) forget_errors();
+  }
+
   Checker& c_;
   const Make& make_;
   CommunicatorOptions options_;

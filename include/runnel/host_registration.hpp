@@ -31,8 +31,8 @@ class HostRegistration {
  public:
   /// Pins nothing.
   HostRegistration() noexcept = default;
-  /// Pins `bytes` bytes. @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is pinned already; the
-  /// runtime's own error for memory that it cannot pin
+  /// Pins `bytes` bytes. @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is pinned already or is not
+  /// there; the runtime's own error for memory that it cannot pin
   HostRegistration(void* pointer, std::size_t bytes);
   /// Pins all elements of a vector, an array or a span.
   template <detail::WritableRange R>

@@ -14,6 +14,10 @@
 
 #include <runnel/memory.hpp>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -47,6 +51,14 @@ void add(std::uintptr_t begin, std::uintptr_t end) {
   ends.emplace_hint(after, begin, end);
 }
 
+/// Whether the process has memory at all these addresses.
+[[nodiscard]] bool is_mapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t first = begin / page * page;
+  // With MS_ASYNC the system does nothing else than look for the mappings.
+  return msync(reinterpret_cast<void*>(first), end - first, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
 }  // namespace
 
 HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
@@ -58,6 +70,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
   std::uintptr_t end = 0;
   if (__builtin_add_overflow(begin, bytes, &end))
     detail::throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
+  if (!is_mapped(begin, end)) detail::throw_error(errc::invalid_argument, operation, "there is no memory at a part of these addresses");
   add(begin, end);
   detail::ToldAllocation told{operation, MemoryKind::pinned, bytes};
   told.made(pointer);

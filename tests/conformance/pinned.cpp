@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned memory and its pool. A test recognises a block by its address.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -804,6 +807,23 @@ TEST_F(Registration, InvalidRangesAreRefused) {
   EXPECT_EQ(code_of([&] { const HostRegistration twice(pinned.data(), 400); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { const HostRegistration device(there.data(), 400); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { const HostRegistration past(&variable, huge); }), errc::invalid_argument);
+}
+
+TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const mapped = mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* const begin = static_cast<std::byte*>(mapped);
+  ASSERT_EQ(munmap(begin + page, page), 0);
+  EXPECT_EQ(code_of([&] { const HostRegistration none(begin + page, 8); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration hole(begin, 3 * page); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration behind(begin + page - 8, 9); }), errc::invalid_argument);
+  {
+    const HostRegistration there{begin + 8, page - 8};  // nothing of the refused ones is left
+    EXPECT_EQ(pointer_info(begin + 8).kind, MemoryKind::pinned);
+  }
+  munmap(begin, page);
+  munmap(begin + 2 * page, page);
 }
 
 TEST_F(Registration, MovesLikeAnOwner) {

@@ -164,7 +164,7 @@ bool CommunicatorState::break_with(errc code, const char* operation, Words reaso
 
 void CommunicatorState::check() const {
   if (!is_broken()) return;
-  const std::lock_guard lock{breakage_lock_};  // until the streams have been told
+  const std::lock_guard lock{breakage_lock_};  // break_with() holds it until it has told the streams
   throw_breakage();
 }
 

@@ -139,7 +139,7 @@ int standin::fill_elements(void* to, const void* value, std::size_t width, std::
 
 extern "C" {
 
-// With the mutex, so that nobody can free the memory in between.
+// Holds the mutex while it copies, so that no other thread frees the memory meanwhile.
 void standin_move(void* to, const void* from, std::size_t size) {
   const Lock lock{engine().mutex};
   if (valid(rows(to, size, size, 1)) && valid(rows(from, size, size, 1))) std::memmove(to, from, size);

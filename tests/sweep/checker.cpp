@@ -154,7 +154,7 @@ void Checker::thrown_by_ccl(const char* what, const Error& error) {
   const std::string_view text = error.what();
   if (std::strlen(error.operation()) < 4 || text.find(error.operation()) == text.npos)
     violation("%s: the text lacks the operation: %s", what, error.what());
-  // The communicators of a process share their end, and another rank may be told before the one that failed.
+  // If one communicator fails, all of the process are aborted, and another rank may get its error before the one that failed.
   const bool is_of_another = text.find("another communicator failed") != text.npos || text.find("another rank") != text.npos ||
                              (batons_ > 1 && error.code() == errc::peer_lost && text.find("remote process exited") != text.npos);
   if (!is_of_another && error.code() != expected_of_ccl(fault_.code) && error.code() != errc::communicator_broken)

@@ -103,7 +103,7 @@ class Checker {
   }
   /// A communicator says that it is broken, which is an answer to a failed operation.
   void is_told() { is_told_ = true; }
-  /// Communicators are aborted from now on, by threads that can tell nobody what the library answers.
+  /// From now on threads abort communicators. They have nobody to report the library's answer to.
   void aborts() { aborts_ = true; }
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover() was called.
   void finish();

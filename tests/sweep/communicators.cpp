@@ -224,7 +224,7 @@ void ccl_captured(Checker& c) {
   };
   if (!one.attempt("capture", [&] { graph = capture(*one.a, work); })) return;
   if (!c.attempt("launch", [&] { graph->launch(*one.a); })) return;
-  // Nobody watches an operation of a graph, so that the program has to look for its errors.
+  // The library does not watch operations of a graph, so that the program has to look for their errors.
   static_cast<void>(eventually([&] { return is_broken(*one.all) || ask([&] { return one.a->query(); }); }));
   static_cast<void>(one.has(c, 5));
 }

@@ -164,7 +164,7 @@ bool CommunicatorState::break_with(errc code, const char* operation, Words reaso
 
 void CommunicatorState::check() const {
   if (!is_broken()) return;
-  const std::lock_guard lock{breakage_lock_};  // break_with() holds it until it has told the streams
+  const std::lock_guard lock{breakage_lock_};  // break_with() holds it until tell_streams() returns
   throw_breakage();
 }
 

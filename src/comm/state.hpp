@@ -50,7 +50,7 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   using Words = std::initializer_list<std::string_view>;
   /// The first reason stays. Returns whether this is the first one.
   bool break_with(errc code, const char* operation, Words reason) noexcept;
-  /// @throws the reason, if the communicator is broken; the streams have been told then
+  /// @throws the reason, if the communicator is broken. Waits until break_with() has called tell_streams().
   void check() const;
 
   const Engine engine;  // mpi or ccl
@@ -62,8 +62,8 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   sync::Atomic<void*> ccl_communicator{nullptr};  // of Engine::ccl; null once it is aborted
 
  private:
-  /// Leaves the reason with the streams that use the communicator. Requires: it is broken, so that whoever hears it from a stream sees
-  /// that.
+  /// Makes the next synchronize() of each stream that uses the communicator throw the reason. Requires: is_broken(), so that a thread which
+  /// catches it finds the communicator broken.
   virtual void tell_streams(const std::exception_ptr& /*reason*/) noexcept {}
   /// Requires: the communicator is broken.
   [[noreturn]] void throw_breakage() const;

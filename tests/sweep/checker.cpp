@@ -391,9 +391,8 @@ int Checker::report(const char* scenario) const {
   const exhaustion::View made = exhaustion::view();
   const StandinCclView ccl = ccl_view();
   std::printf(
-      "%s: %s; %ld calls, %ld calls, %ld queries and %ld operations of collectives, %ld allocations, %ld thread starts, keeps %zu streams, "
-      "fault in "
-      "%s (%s, %d), %d thrown, %d absorbed%s%s\n",
+      "%s: %s; %ld calls, %ld calls, %ld queries and %ld operations of collectives, %ld allocations, %ld thread starts, "
+      "keeps %zu streams, fault in %s (%s, %d), %d thrown, %d absorbed%s%s\n",
       scenario, violations_ == 0 ? "sound" : "UNSOUND", now.calls, ccl.calls, ccl.queries, ccl.operations, made.allocations, made.threads,
       kept_streams_, now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_, seen_.empty() ? "" : ": ",
       seen_.c_str());

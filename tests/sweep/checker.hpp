@@ -103,7 +103,7 @@ class Checker {
   }
   /// A communicator says that it is broken, which is an answer to a failed operation.
   void is_told() { is_told_ = true; }
-  /// From now on threads abort communicators. They have nobody to report the library's answer to.
+  /// From now on the library's own threads abort communicators, and drop what NCCL returns.
   void aborts() { aborts_ = true; }
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover() was called.
   void finish();

@@ -67,6 +67,16 @@ struct Member {
       }
     }
   }
+  /// Whether the first stream says so. @throws any other error
+  [[nodiscard]] bool tells(errc code) const {
+    try {
+      a->synchronize();
+      return false;
+    } catch (const Error& error) {
+      if (error.code() != code) throw;
+      return true;
+    }
+  }
   [[nodiscard]] bool has(Checker& c, int value) {
     const bool had_faulted = c.faulted();
     const int thrown = c.thrown();
@@ -160,12 +170,7 @@ void operations(Checker& c, const Make& make, CommunicatorOptions options, std::
         one.all->all_reduce(*one.a, *one.x);
         one.all->abort();
         gate.open();
-        try {
-          one.a->synchronize();
-        } catch (const Error& error) {
-          if (error.code() != errc::communicator_broken) throw;
-          is_told = true;
-        }
+        if (one.tells(errc::communicator_broken)) is_told = true;
         one.forget_errors();
       }))
     return;
@@ -394,12 +399,7 @@ void ccl_timeout(Checker& c) {
   c.aborts();
   if (!two.attempt("a timeout", [&] {
         two.members[0].all->all_reduce(*two.members[0].a, *two.members[0].x);
-        try {
-          two.members[0].a->synchronize();
-        } catch (const Error& error) {
-          if (error.code() != errc::timed_out) throw;
-          is_told = true;
-        }
+        if (two.members[0].tells(errc::timed_out)) is_told = true;
         two.forget_errors();
       }))
     return;

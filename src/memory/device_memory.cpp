@@ -228,11 +228,12 @@ struct DeferredFree {
   const RelaxedCapture relaxed{!has_pools || if_captures_met()};
   const auto allocate = [&] { return has_pools ? backend::malloc_async(block, bytes, stream) : backend::malloc_device(block, bytes); };
   backend::status s = allocate();
-  for (const auto run_frees : {run_complete_frees, run_all_frees}) {
-    if (s == backend::ok || !are_frees_waiting() || backend::classify(s) != errc::out_of_memory) break;
+  while (s != backend::ok && are_frees_waiting() && backend::classify(s) == errc::out_of_memory) {
     backend::forget_error(s);
-    run_frees();
+    const bool is_freed = wait_for_a_free();
+    if (!is_freed) run_all_frees();
     s = allocate();
+    if (!is_freed) break;
   }
   check(s, operation);
   return block;

@@ -7,6 +7,7 @@
 
 #include <runnel/detail/backend.hpp>
 
+#include <algorithm>
 #include <atomic>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -31,7 +32,9 @@ namespace {
 
 /// How far a stream is that has neither an event for the use nor ended: only a mark can say it.
 [[nodiscard]] Progress poll_mark(const PendingUse& pending) noexcept {
-  return pending.mark != 0 && is_mark_complete(pending.use, pending.mark) ? Progress::complete : Progress::waiting;
+  if (pending.mark == 0) return Progress::waiting;
+  record_requested_mark(pending.use);
+  return is_mark_complete(pending.use, pending.mark) ? Progress::complete : Progress::waiting;
 }
 
 /// How far a stream is that has ended.
@@ -73,6 +76,12 @@ Progress advance(std::vector<PendingUse>& uses) noexcept {
   sync::happens_before(&uses);
   sync::happens_after(&uses);  // other threads may have removed some of them
   return lost ? Progress::lost : uses.empty() ? Progress::complete : Progress::waiting;
+}
+
+bool needs_no_other_thread(const std::vector<PendingUse>& uses) noexcept {
+  return std::ranges::all_of(uses, [](const PendingUse& pending) {
+    return pending.event != nullptr || has_ended(pending.use) || has_mark_under_way(pending.use);
+  });
 }
 
 void remove_ended(std::vector<PendingUse>& uses) noexcept {

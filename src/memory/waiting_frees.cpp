@@ -3,6 +3,7 @@
 
 #include "base/counters.hpp"
 #include "base/immortal.hpp"
+#include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
@@ -48,15 +49,15 @@ void give_back_now(const WaitingFree& each) noexcept {
   give_back_to(*each.resource, stream(), each.pointer, each.bytes);
 }
 
-/// Removes the frees of which `progress(free)` says that they wait no more, and frees the memory unless it is lost.
+/// Removes the frees of which `progress(free)` says that they wait no more, and frees the memory unless it is lost. Returns whether there
+/// were any. Does nothing without the list's lock.
 template <class F>
-void run_if(Whose whose, F progress) noexcept {
+bool run_if(Whose whose, std::unique_lock<sync::Mutex> lock, F progress) noexcept {
   WaitingFreeList complete;
   {
     const RelaxedCapture relaxed;
     WaitingFreeList& all = waiting(whose).all;
-    const std::unique_lock lock{waiting(whose).lock, std::try_to_lock};
-    if (!lock) return;  // another thread is at it
+    if (!lock) return false;
     for (auto each = all.begin(); each != all.end();) {
       const auto found = each++;
       const Progress now = progress(*found);
@@ -65,6 +66,7 @@ void run_if(Whose whose, F progress) noexcept {
       complete.splice(complete.end(), all, found);
       count_down(frees_waiting[static_cast<std::size_t>(whose)]);
     }
+    lock.unlock();
   }
   for (const WaitingFree& each : complete) {
     if (each.pointer == nullptr) continue;
@@ -73,6 +75,12 @@ void run_if(Whose whose, F progress) noexcept {
     else
       free_unused(each.pointer, each.device);
   }
+  return !complete.empty();
+}
+
+/// If another thread is at it, that is enough.
+void run_complete(Whose whose) noexcept {
+  run_if(whose, std::unique_lock{waiting(whose).lock, std::try_to_lock}, [](WaitingFree& each) { return advance(each.uses); });
 }
 
 }  // namespace
@@ -89,22 +97,42 @@ void free_once_complete(WaitingFreeList entries) noexcept {
   }
 }
 
-void run_complete_frees() noexcept {
-  run_if(Whose::device, [](WaitingFree& each) { return advance(each.uses); });
-}
+void run_complete_frees() noexcept { run_complete(Whose::device); }
 
 void run_complete_resource_frees() noexcept {
-  if (!is_in_resource()) run_if(Whose::resource, [](WaitingFree& each) { return advance(each.uses); });
+  if (!is_in_resource()) run_complete(Whose::resource);
+}
+
+bool wait_for_a_free() noexcept {
+  bool is_freed = false;
+  hold_until([&] {
+    bool comes = false;
+    is_freed = run_if(Whose::device, std::unique_lock{waiting(Whose::device).lock}, [&](WaitingFree& each) {
+      const Progress now = advance(each.uses);
+      comes = comes || (now == Progress::waiting && needs_no_other_thread(each.uses));
+      return now;
+    });
+    return is_freed || !comes;
+  });
+  return is_freed;
 }
 
 void run_all_frees() noexcept {
   if (if_captures_met()) return;
+  WaitingFrees& waits = waiting(Whose::device);
+  WaitingFreeList taken;  // what another thread adds meanwhile may be used by work that the wait does not cover
+  const auto move_all = [&](WaitingFreeList& to, WaitingFreeList& from) {
+    const std::lock_guard lock{waits.lock};
+    to.splice(to.begin(), from);
+  };
+  move_all(taken, waits.all);
   for (int i = 0; i < device_count(); ++i)
-    if (!wait_for_device(i)) return;
-  run_if(Whose::device, [](WaitingFree& each) {
+    if (!wait_for_device(i)) return move_all(waits.all, taken);
+  for (WaitingFree& each : taken) {
     remove_all(each.uses);
-    return Progress::complete;
-  });
+    count_down(frees_waiting[static_cast<std::size_t>(Whose::device)]);
+    free_unused(each.pointer, each.device);
+  }
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -227,6 +227,16 @@ void record_mark(Slot& slot) noexcept {
   return_if_any(old, slot.device);
 }
 
+bool has_mark_under_way(StreamUse use) noexcept {
+  const std::lock_guard lock{registry().lock};
+  return use.slot->id.load(std::memory_order_relaxed) == use.id && use.slot->marks_complete < use.slot->marks;
+}
+
+void record_requested_mark(StreamUse use) noexcept {
+  const HeldStream held{use};
+  if (held && held.is_reachable() && is_mark_requested(*use.slot)) record_mark(*use.slot);
+}
+
 void complete_mark(Slot& slot) noexcept {
   const std::lock_guard lock{registry().lock};
   sync::happens_before(&slot.marks);

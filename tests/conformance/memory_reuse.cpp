@@ -114,6 +114,20 @@ TEST_F(MemoryReuse, TheRestOfAPendingFreeIsReusedOnlyOnce) {
   stream.synchronize();
 }
 
+TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
+  const Stream stream, unrelated;
+  for (int i = 0; i < 20; ++i) {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    std::optional<Buffer> buffer{std::in_place, percent(60), own};
+    fill_bytes(own, buffer->data(), 1, percent(5));
+    std::thread{[&] { buffer.reset(); }}.join();
+    Gate gate;
+    gate.close_on(unrelated);
+    const Buffer next{percent(60), stream};
+    EXPECT_FALSE(gate.is_open());
+  }
+}
+
 TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
   const Stream stream;
   EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);

@@ -29,7 +29,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = {'src': ('host', 'cuda'), 'backends/host': ('host',), 'backends/cuda_hip': ('cuda',), 'backends/cuda': ('cuda',)}
 SUITES = (('host', None), ('cuda', 'lazy'), ('cuda', 'random'))
 # What Meson runs of the conformance suite: cases, number of devices, memory of a device in MiB. The short runs come first.
-RUNS = (('NoDevice.*', '0', None), ('OverlapInLittleMemory.*', '1', '64'), ('*Two*:MultiDevice.*', '2', None), ('*', '1', None))
+SLOW = 'BlockedFunctions.*:MissingWait.*:Stress.*:QueueBound.*:Staging.*'
+RUNS = (('NoDevice.*', '0', None), ('OverlapInLittleMemory.*', '1', '64'), ('*-' + SLOW, '1', None), ('*Two*:MultiDevice.*', '2', None),
+        (SLOW, '1', None))
 # Reusing memory is the work of the host backend, and of the runtime on other devices.
 RUNS_BY_BACKEND = {'host': (('MemoryReuse.*:DeviceMemory.*', '1', '256'), *RUNS), 'cuda': RUNS}
 

@@ -12,11 +12,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::host {
 
-/// Numbers the records of all processes from 1, and keeps which are complete. Completing a record wakes no thread: threads that wait poll.
+/// Numbers the records of all processes, and keeps which are complete. A record has a place of its own while it is pending: no record waits
+/// for another one, whose process may have ended before its work. Completing a record wakes no thread: threads that wait poll.
 class SharedMarks {
  public:
   /// @throws std::bad_alloc
@@ -29,30 +31,38 @@ class SharedMarks {
 
   /// The number of the last record; 0 if there is none.
   [[nodiscard]] std::uint64_t last() const noexcept { return Number{page().recorded}.load(std::memory_order_acquire); }
-  /// The number of a new record, which complete() must follow.
-  [[nodiscard]] std::uint64_t begin() const noexcept { return Number{page().recorded}.fetch_add(1, std::memory_order_acq_rel) + 1; }
+  /// The number of a new record, which complete() must follow. @throws std::bad_alloc if all places are taken
+  [[nodiscard]] std::uint64_t begin() const {
+    // Mostly the first place is free: then one page of the memory is used. Else those after the last record are looked at first.
+    const std::uint64_t after = last() % places;
+    for (std::uint64_t i = 0; i < places; ++i) {
+      const std::uint64_t at = i == 0 ? 0 : (after + i) % places;
+      std::uint64_t turn = place(at).load(std::memory_order_relaxed);
+      if (turn % 2 != 0 || !place(at).compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) continue;
+      const std::uint64_t number = (turn + 1) * places + at;
+      Number{page().recorded}.store(number, std::memory_order_release);
+      return number;
+    }
+    throw std::bad_alloc{};
+  }
   [[nodiscard]] bool is_complete(std::uint64_t number) const noexcept {
-    return number == 0 || place_of(number).load(std::memory_order_acquire) >= number;
+    return number == 0 || place(number % places).load(std::memory_order_acquire) > number / places;
   }
-  /// Waits for the record that had the same place before, if that is not complete yet.
-  void complete(std::uint64_t number) const {
-    if (number > places) wait_for(number - places);
-    place_of(number).store(number, std::memory_order_release);
-  }
+  void complete(std::uint64_t number) const noexcept { place(number % places).store(number / places + 1, std::memory_order_release); }
   void wait_for(std::uint64_t number) const {
     static_cast<void>(poll_until([&] { return is_complete(number); }, [] { return false; }));
   }
 
  private:
   using Number = sync::AtomicRef<std::uint64_t>;
-  static constexpr std::size_t places = 511;
+  static constexpr std::size_t places = std::size_t{1} << 17;  // more than a stream's queue holds tasks
   struct Page {
     std::uint64_t recorded;
-    std::uint64_t complete[places];  // by number % places: the last such number that is complete
+    std::uint64_t turns[places];  // odd: a record is pending here
   };
 
   [[nodiscard]] Page& page() const noexcept { return *static_cast<Page*>(memory_.data()); }
-  [[nodiscard]] Number place_of(std::uint64_t number) const noexcept { return Number{page().complete[number % places]}; }
+  [[nodiscard]] Number place(std::uint64_t at) const noexcept { return Number{page().turns[at]}; }
 
   SharedMemory memory_;
 };

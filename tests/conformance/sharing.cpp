@@ -96,6 +96,21 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
   EXPECT_TRUE(event.synchronize_for(patience));
 }
 
+// The other record may be that of a process that has ended.
+TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
+  Stream stream, other;
+  Event event{EventOptions{.interprocess = true}};
+  static_cast<void>(event.ipc_handle());
+  Gate gate;
+  gate.close_on(other);
+  event.record(other);
+  EXPECT_FALSE(event.query());
+  for (int i = 0; i < 2000; ++i) event.record(stream);
+  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_TRUE(event.query());
+  EXPECT_FALSE(gate.is_open());
+}
+
 TEST_F(Sharing, ASharedEventIsNotReused) {
   Stream stream;
   const LiveObjects before = live_objects();

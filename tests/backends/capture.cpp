@@ -295,8 +295,8 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   constexpr std::size_t size = std::size_t{6} << 20;
   const Stream other;
   const std::vector<unsigned char> ordinary(size, 4);
-  std::vector<unsigned char> result(size);
-  DeviceBuffer<unsigned char> there{size, other};
+  std::vector<unsigned char> result(size), small_result(size);
+  DeviceBuffer<unsigned char> there{size, other}, small_there{size, other};
   copy(other, there, ordinary);
   other.synchronize();
   std::vector<Stream> idle_streams;
@@ -315,8 +315,8 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
       PinnedPool::trim();
       for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {  // small copies on idle streams
         const Stream& idle = idle_streams.emplace_back();
-        copy_bytes(idle, there.data(), ordinary.data(), few);
-        copy_bytes(idle, result.data(), there.data(), few);
+        copy_bytes(idle, small_there.data() + few, ordinary.data(), few);
+        copy_bytes(idle, small_result.data() + few, small_there.data() + few, few);
       }
       return 0;
     });
@@ -327,6 +327,8 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   for (const Stream& idle : idle_streams) idle.synchronize();
   other.synchronize();
   EXPECT_EQ(result, ordinary);
+  for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10})
+    EXPECT_EQ(std::memcmp(small_result.data() + few, ordinary.data(), few), 0);
 }
 
 /// How much memory is allocated in stream order: in bytes, or on a stand-in in blocks.

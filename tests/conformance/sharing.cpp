@@ -105,7 +105,7 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
   gate.close_on(other);
   event.record(other);
   EXPECT_FALSE(event.query());
-  for (int i = 0; i < 2000; ++i) event.record(stream);
+  for (int i = 0; i < 900; ++i) event.record(stream);  // NVIDIA's driver 580 keeps 1,022: the next record waits for the first
   EXPECT_TRUE(stream.synchronize_for(patience));
   EXPECT_TRUE(event.query());
   EXPECT_FALSE(gate.is_open());

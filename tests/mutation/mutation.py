@@ -82,7 +82,8 @@ class Place:
     def __init__(self, folder, builds, patience):
         self.folder = folder
         self.patience = patience
-        self.has_hung = False  # whether the last program that failed was out of time
+        self.failed = None  # the last program that failed, and the end of its output
+        self.has_hung = False  # whether it was out of time
         self.builds = {backend: folder / build.relative_to(ROOT) for backend, build in builds.items()}
         shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns('.git', '.gpu'), copy_function=shutil.copy2)
 
@@ -124,14 +125,19 @@ class Place:
         return {'STANDIN_DEVICES': devices, **({'STANDIN_MEMORY_MIB': memory} if memory else {})}
 
     def passes(self, program, environment):
-        process = subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        try:
-            self.has_hung = False
-            return process.wait(self.patience) == 0
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.wait()
-            self.has_hung = True
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(program, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                status = process.wait(self.patience)
+                self.has_hung = False
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                status = process.wait()
+                self.has_hung = True
+            if status == 0:
+                return True
+            output.seek(0)
+            self.failed = ' '.join(program) + '\n' + output.read().decode(errors='replace')[-2000:]
             return False
 
 
@@ -179,7 +185,7 @@ def run(options):
         place = Place(pathlib.Path(options.folder) / str(number), builds, options.patience)
         original = {backend: place.code(backend) for backend in builds}
         if number == 0 and not all(place.run(*suite) for suite in SUITES):
-            print('the unchanged library fails', file=sys.stderr)
+            print(f'the unchanged library fails: {place.failed}', file=sys.stderr)
             todo_is_over.set()
         while time.monotonic() < end and not todo_is_over.is_set():
             with lock:

@@ -60,6 +60,19 @@ TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
   EXPECT_EQ(count, 1000);
 }
 
+TEST_F(HostFunctions, AreCountedUntilTheyAreDestroyed) {
+  const Stream stream;
+  device().synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  const std::size_t before = live_objects().host_functions;
+  for (int i = 0; i < 3; ++i) stream.launch_host_func([] {});
+  EXPECT_EQ(live_objects().host_functions, before + 3);
+  gate.open();
+  stream.synchronize();
+  EXPECT_LE(live_objects().host_functions, before);
+}
+
 TEST_F(HostFunctions, NullFunctionsAreRefused) {
   Stream stream;
   void (*null)() = nullptr;

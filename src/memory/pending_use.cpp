@@ -78,9 +78,12 @@ Progress advance(std::vector<PendingUse>& uses) noexcept {
   return lost ? Progress::lost : uses.empty() ? Progress::complete : Progress::waiting;
 }
 
-bool needs_no_other_thread(const std::vector<PendingUse>& uses) noexcept {
+bool will_be_known(const std::vector<PendingUse>& uses) noexcept {
   return std::ranges::all_of(uses, [](const PendingUse& pending) {
-    return pending.event != nullptr || has_ended(pending.use) || has_mark_under_way(pending.use);
+    if (pending.event != nullptr) return will_be_known(pending.event);
+    if (!has_ended(pending.use)) return pending.mark != 0 && will_mark_be_known(pending.use, pending.mark);
+    const Remainder left = remainder_of(pending.use);
+    return left.state != Remainder::State::recorded || will_be_known(left.event);
   });
 }
 

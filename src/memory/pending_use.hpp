@@ -25,8 +25,9 @@ enum class Progress { waiting, complete, lost };
 void record(PendingUse& pending) noexcept;
 /// Asks the runtime how far the streams are, and removes those whose answer is known. `lost`: one of the answers will never be known.
 [[nodiscard]] Progress advance(std::vector<PendingUse>& uses) noexcept;
-/// Whether the runtime will give the answers that are still missing. If not, another thread has to do something first.
-[[nodiscard]] bool needs_no_other_thread(const std::vector<PendingUse>& uses) noexcept;
+/// Whether the runtime will give the answers that are still missing. If not, another thread has to record a mark first, or the runtime
+/// fails.
+[[nodiscard]] bool will_be_known(const std::vector<PendingUse>& uses) noexcept;
 /// Removes the uses of streams that ended and whose work is complete.
 void remove_ended(std::vector<PendingUse>& uses) noexcept;
 /// Removes all. Requires: the work of the streams is complete.

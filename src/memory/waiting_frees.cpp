@@ -108,8 +108,9 @@ bool wait_for_a_free() noexcept {
   hold_until([&] {
     bool comes = false;
     is_freed = run_if(Whose::device, std::unique_lock{waiting(Whose::device).lock}, [&](WaitingFree& each) {
+      const bool will_come = will_be_known(each.uses);
       const Progress now = advance(each.uses);
-      comes = comes || (now == Progress::waiting && needs_no_other_thread(each.uses));
+      comes = comes || (will_come && now == Progress::waiting);
       return now;
     });
     return is_freed || !comes;

@@ -25,6 +25,13 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// The same for functions that must not throw: false after a failure, too.
 [[nodiscard]] inline bool has_happened(native::event event) noexcept { return succeeded_or_forget(backend::event_query(event)); }
 
+/// Whether the event has happened, or the runtime will say when it has: false after a failure.
+[[nodiscard]] inline bool will_be_known(native::event event) noexcept {
+  const backend::status s = backend::event_query(event);
+  if (s != backend::ok) backend::forget_error(s);
+  return s == backend::ok || backend::is_not_ready(s);
+}
+
 /// Whether the work submitted to the stream itself is complete. Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] inline bool has_finished(const Slot& slot, const char* operation) {
   return is_complete(backend::stream_query(slot.handle), operation);

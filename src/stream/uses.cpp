@@ -227,9 +227,20 @@ void record_mark(Slot& slot) noexcept {
   return_if_any(old, slot.device);
 }
 
-bool has_mark_under_way(StreamUse use) noexcept {
-  const std::lock_guard lock{registry().lock};
-  return use.slot->id.load(std::memory_order_relaxed) == use.id && use.slot->marks_complete < use.slot->marks;
+bool will_mark_be_known(StreamUse use, std::uint64_t number) noexcept {
+  record_requested_mark(use);
+  const HeldStream held{use};
+  if (!held) return true;
+  native::event mark{};
+  std::uint64_t last = 0;
+  {
+    const std::lock_guard lock{registry().lock};
+    if (use.slot->marks_complete >= number) return true;
+    mark = use.slot->mark;
+    last = use.slot->marks;
+  }
+  // Behind an earlier mark that is not complete, the stream's own thread records the next one.
+  return mark != nullptr && will_be_known(mark) && (last >= number || !has_happened(mark));
 }
 
 void record_requested_mark(StreamUse use) noexcept {

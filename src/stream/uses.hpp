@@ -58,8 +58,8 @@ class HeldStream {
 [[nodiscard]] std::uint64_t request_mark(StreamUse use) noexcept;
 /// Whether the work before that mark is complete; false also while the mark is not recorded yet.
 [[nodiscard]] bool is_mark_complete(StreamUse use, std::uint64_t number) noexcept;
-/// Whether a mark of the stream is recorded and not known to be complete.
-[[nodiscard]] bool has_mark_under_way(StreamUse use) noexcept;
+/// Whether the runtime will say when the work before that mark is complete. Else the stream's thread has to record a mark first.
+[[nodiscard]] bool will_mark_be_known(StreamUse use, std::uint64_t number) noexcept;
 /// Requires: the stream's own thread calls, and the stream's device is current.
 void record_mark(Slot& slot) noexcept;
 /// The same for a mark that was requested, if the calling thread is the stream's own.

@@ -17,8 +17,8 @@
 
 namespace runnel::inline RUNNEL_ABI::host {
 
-/// Numbers the records of all processes, and keeps which are complete. A record has a place of its own while it is pending: no record waits
-/// for another one, whose process may have ended before its work. Completing a record wakes no thread: threads that wait poll.
+/// Numbers the records of all processes, and keeps which are complete. Each pending record has its own place, so that no record waits for
+/// another one, whose process may have ended before its work. Completing a record wakes no thread: threads that wait poll.
 class SharedMarks {
  public:
   /// @throws std::bad_alloc

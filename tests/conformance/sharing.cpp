@@ -98,6 +98,7 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
 
 // The other record may be that of a process that has ended.
 TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
+  if (!streams_are_threads()) GTEST_SKIP() << "NVIDIA's driver makes a record wait for the event's earlier ones";
   Stream stream, other;
   Event event{EventOptions{.interprocess = true}};
   static_cast<void>(event.ipc_handle());
@@ -105,7 +106,7 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
   gate.close_on(other);
   event.record(other);
   EXPECT_FALSE(event.query());
-  for (int i = 0; i < 900; ++i) event.record(stream);  // NVIDIA's driver 580 keeps 1,022: the next record waits for the first
+  for (int i = 0; i < 2000; ++i) event.record(stream);
   EXPECT_TRUE(stream.synchronize_for(patience));
   EXPECT_TRUE(event.query());
   EXPECT_FALSE(gate.is_open());

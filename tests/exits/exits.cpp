@@ -55,6 +55,9 @@ void work_once(StreamPool& pool, Stream& longlived) {
 
 std::atomic<int> rounds{0};
 
+/// CUDA refuses every thread's calls once it has been unloaded, with this number. No other runtime does.
+bool is_unloaded(const Error& error) { return error.code() == errc::not_permitted && error.native_code() == 4; }
+
 /// Works for ever. Its objects are never destroyed: it is still at work when static objects are.
 void work_for_ever() {
   try {
@@ -64,6 +67,9 @@ void work_for_ever() {
       work_once(pool, longlived);
       ++rounds;
     }
+  } catch (const Error& error) {
+    if (!is_unloaded(error)) fail("a thread that works", error.what());
+    for (;;) pause();
   } catch (const std::exception& error) {
     fail("a thread that works", error.what());
   }

@@ -2,7 +2,7 @@
 /// Copies between host and device: bytes per second, and how long the call blocks ("held"), by size, direction and kind of memory. "Raw" is
 /// the runtime's asynchronous copy from the same memory. The bytes of every copy are checked once.
 #include "must.hpp"
-#include "runtime.hpp"
+#include "raw_runtime.hpp"
 
 #include <runnel/runnel.hpp>
 
@@ -23,7 +23,6 @@ namespace {
 
 using namespace runnel;
 using bench::must;
-namespace rt = runnel::rt;
 using Clock = std::chrono::steady_clock;
 
 struct Times {
@@ -153,7 +152,7 @@ void beside_other_copies(StreamRef stream, unsigned char* there, unsigned char* 
       other.synchronize();
       return times.held_us;
     };
-    const double raw = held([&] { must(rt::copy_async(back, there, few, rt::copy_default, stream.native())); });
+    const double raw = held([&] { must(bench::raw::copy_async(back, there, few, stream.native())); });
     const double own = held([&] { copy_bytes(stream, back, there, few); });
     std::printf("%8s  down beside another stream's %s down, held: raw %.1f us, own %.1f us\n", size_text(few).c_str(),
                 size_text(bytes).c_str(), raw, own);
@@ -169,7 +168,7 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
     operations.back().from_kind = MemoryKind::pinned;
   }
   const auto loop = [&] {
-    for (const CopyOperation& one : operations) must(rt::copy_async(one.to, one.from, one.bytes, rt::copy_default, stream.native()));
+    for (const CopyOperation& one : operations) must(bench::raw::copy_async(one.to, one.from, one.bytes, stream.native()));
   };
   const auto [raw, own] = timed_in_turns(stream, count * size, loop, [&] { copy_batch(stream, operations); });
   std::printf("4096 x 64 KiB pinned, up: raw loop %.1f GB/s, held %.2f ms; batch %.1f GB/s, held %.2f ms: %.2f times as fast\n",
@@ -215,7 +214,7 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
   const DeviceSpan<unsigned char> there{device, bytes};
   const auto both = [&](const char* direction, const char* memory, auto to, auto from) {
     const auto [raw, own] = timed_in_turns(
-        stream, bytes, [&] { must(rt::copy_async(to.data(), from.data(), bytes, rt::copy_default, stream.native())); },
+        stream, bytes, [&] { must(bench::raw::copy_async(to.data(), from.data(), bytes, stream.native())); },
         [&] { copy(stream, to, from); });
     print(bytes, direction, memory, raw, own);
   };

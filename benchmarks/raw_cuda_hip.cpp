@@ -2,7 +2,7 @@
 /// The lower bound on CUDA and HIP: the same operations as plain runtime calls, with events that are reused.
 #include "batches.hpp"
 #include "must.hpp"
-#include "runtime.hpp"
+#include "raw_runtime.hpp"
 
 namespace {
 
@@ -10,6 +10,7 @@ using bench::must;
 using bench::repeated;
 using bench::repeated_singly;
 using bench::timed_batches;
+namespace raw = bench::raw;
 namespace rt = runnel::rt;
 
 struct RawStream {
@@ -29,10 +30,10 @@ void wait_stream(benchmark::State& state) {
   timed_batches(
       state, 500,
       [&] {
-        must(rt::event_record(event.handle, a.handle));
-        must(rt::stream_wait_event(b.handle, event.handle, 0));
+        must(raw::event_record(event.handle, a.handle));
+        must(raw::stream_wait_event(b.handle, event.handle, 0));
       },
-      [&] { must(rt::stream_synchronize(b.handle)); });
+      [&] { must(raw::stream_synchronize(b.handle)); });
 }
 BENCHMARK(wait_stream)->Name("wait_stream/raw")->Apply(repeated);
 BENCHMARK(wait_stream)->Name("record + wait/raw")->Apply(repeated);
@@ -41,7 +42,7 @@ void record(benchmark::State& state) {
   const RawStream a;
   const RawEvent event;
   timed_batches(
-      state, 500, [&] { must(rt::event_record(event.handle, a.handle)); }, [&] { must(rt::stream_synchronize(a.handle)); });
+      state, 500, [&] { must(raw::event_record(event.handle, a.handle)); }, [&] { must(raw::stream_synchronize(a.handle)); });
 }
 BENCHMARK(record)->Name("record/raw")->Apply(repeated);
 
@@ -51,19 +52,19 @@ void record_and_wait_busy(benchmark::State& state) {
   timed_batches(
       state, 500,
       [&] {
-        must(rt::launch_host_func(
+        must(raw::launch_host_func(
             a.handle, [](void*) {}, nullptr));
-        must(rt::event_record(event.handle, a.handle));
-        must(rt::stream_wait_event(b.handle, event.handle, 0));
+        must(raw::event_record(event.handle, a.handle));
+        must(raw::stream_wait_event(b.handle, event.handle, 0));
       },
-      [&] { must(rt::stream_synchronize(b.handle)); });
+      [&] { must(raw::stream_synchronize(b.handle)); });
 }
 BENCHMARK(record_and_wait_busy)->Name("host function + record + wait/raw")->Apply(repeated);
 
 void query(benchmark::State& state) {
   const RawStream a;
   timed_batches(
-      state, 500, [&] { must(rt::stream_query(a.handle)); }, [] {});
+      state, 500, [&] { must(raw::stream_query(a.handle)); }, [] {});
 }
 BENCHMARK(query)->Name("query, idle/raw")->Apply(repeated);
 
@@ -78,19 +79,19 @@ void host_function(benchmark::State& state) {
   timed_batches(
       state, 500,
       [&] {
-        must(rt::launch_host_func(
+        must(raw::launch_host_func(
             a.handle, [](void*) {}, nullptr));
       },
-      [&] { must(rt::stream_synchronize(a.handle)); });
+      [&] { must(raw::stream_synchronize(a.handle)); });
 }
 BENCHMARK(host_function)->Name("host function, enqueue/raw")->Apply(repeated);
 
 void round_trip(benchmark::State& state) {
   const RawStream a;
   for (auto _ : state) {
-    must(rt::launch_host_func(
+    must(raw::launch_host_func(
         a.handle, [](void*) {}, nullptr));
-    must(rt::stream_synchronize(a.handle));
+    must(raw::stream_synchronize(a.handle));
   }
 }
 BENCHMARK(round_trip)->Name("host function, round trip/raw")->Apply(repeated_singly);
@@ -101,10 +102,10 @@ void device_memory(benchmark::State& state) {
       state, 100,
       [&] {
         void* pointer = nullptr;
-        must(rt::malloc_async(&pointer, std::size_t{1} << 20, a.handle));
-        must(rt::free_async(pointer, a.handle));
+        must(raw::malloc_async(&pointer, std::size_t{1} << 20, a.handle));
+        must(raw::free_async(pointer, a.handle));
       },
-      [&] { must(rt::stream_synchronize(a.handle)); });
+      [&] { must(raw::stream_synchronize(a.handle)); });
 }
 BENCHMARK(device_memory)->Name("device memory 1 MiB, allocate + free/raw")->Apply(repeated);
 
@@ -131,10 +132,9 @@ void many_copies(benchmark::State& state) {
       state, 4,
       [&] {
         for (std::size_t i = 0; i < count; ++i)
-          must(rt::copy_async(static_cast<char*>(there) + i * piece, static_cast<char*>(here) + i * piece, piece, rt::copy_default,
-                              a.handle));
+          must(raw::copy_async(static_cast<char*>(there) + i * piece, static_cast<char*>(here) + i * piece, piece, a.handle));
       },
-      [&] { must(rt::stream_synchronize(a.handle)); });
+      [&] { must(raw::stream_synchronize(a.handle)); });
   must(rt::free_host(here));
   must(rt::free_device(there));
 }
@@ -156,7 +156,7 @@ void twenty_fills(benchmark::State& state) {
   const RawStream a;
   const RawMemory memory(1024);
   timed_batches(
-      state, 20, [&] { fill_twenty_times(a, memory); }, [&] { must(rt::stream_synchronize(a.handle)); });
+      state, 20, [&] { fill_twenty_times(a, memory); }, [&] { must(raw::stream_synchronize(a.handle)); });
 }
 BENCHMARK(twenty_fills)->Name("20 fills of 1 KiB, enqueue/raw")->Apply(repeated);
 
@@ -170,7 +170,7 @@ void graph_launch(benchmark::State& state) {
   must(rt::stream_end_capture(a.handle, &graph));
   must(rt::graph_instantiate(&executable, graph, 0));
   timed_batches(
-      state, 100, [&] { must(rt::graph_launch(executable, a.handle)); }, [&] { must(rt::stream_synchronize(a.handle)); });
+      state, 100, [&] { must(rt::graph_launch(executable, a.handle)); }, [&] { must(raw::stream_synchronize(a.handle)); });
   must(rt::executable_graph_destroy(executable));
   must(rt::graph_destroy(graph));
 }

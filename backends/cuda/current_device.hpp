@@ -33,7 +33,7 @@ class PrimaryContexts {
     std::atomic<void*>& noted = noted_[static_cast<std::size_t>(device)];
     if (noted.load(std::memory_order_relaxed) != nullptr) return;
     CurrentContext* ask = ask_.load(std::memory_order_acquire);
-    if (ask == nullptr && !find(ask, "cuCtxGetCurrent")) return;
+    if (ask == nullptr && !has_in_driver(ask, "cuCtxGetCurrent")) return;
     ask_.store(ask, std::memory_order_release);
     void* context = nullptr;
     if (ask(&context) != cudaSuccess || context == nullptr) return;
@@ -41,8 +41,8 @@ class PrimaryContexts {
     int (*state)(int device, unsigned int* flags, int* active) = nullptr;
     int (*retain)(void** context, int device) = nullptr;
     int (*release)(int device) = nullptr;
-    if (!find(state, "cuDevicePrimaryCtxGetState") || !find(retain, "cuDevicePrimaryCtxRetain") ||
-        !find(release, "cuDevicePrimaryCtxRelease"))
+    if (!has_in_driver(state, "cuDevicePrimaryCtxGetState") || !has_in_driver(retain, "cuDevicePrimaryCtxRetain") ||
+        !has_in_driver(release, "cuDevicePrimaryCtxRelease"))
       return;
     // To retain a primary context that is not active would make it.
     void* primary = nullptr;
@@ -58,14 +58,6 @@ class PrimaryContexts {
 
  private:
   using CurrentContext = int(void**);
-
-  /// A failure is not reported: the runtime is asked instead.
-  template <class Function>
-  [[nodiscard]] static bool find(Function*& function, const char* name) noexcept {
-    const cudaError_t e = find_in_driver(function, name);
-    if (e != cudaSuccess && cudaPeekAtLastError() == e) static_cast<void>(cudaGetLastError());
-    return function != nullptr;
-  }
 
   static constexpr unsigned most_others = 100;  // bounds the cost for a program that makes contexts of its own
   std::atomic<CurrentContext*> ask_{nullptr};

@@ -31,6 +31,14 @@ cudaError_t find_in_driver(Function*& function, const char* name, [[maybe_unused
   return cudaSuccess;
 }
 
+/// The same where the runtime can be asked instead: a failure counts as "does not have it", and is forgotten.
+template <class Function>
+[[nodiscard]] bool has_in_driver(Function*& function, const char* name) noexcept {
+  const cudaError_t e = find_in_driver(function, name);
+  if (e != cudaSuccess && cudaPeekAtLastError() == e) static_cast<void>(cudaGetLastError());
+  return function != nullptr;
+}
+
 /// A driver function, looked up once.
 template <class... Arguments>
 class DriverFunction {

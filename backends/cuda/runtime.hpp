@@ -16,6 +16,7 @@
 #include "activities.hpp"
 #include "current_device.hpp"
 #include "driver_functions.hpp"
+#include "driver_twins.hpp"
 #include "graph_functions.hpp"
 #include "green_contexts.hpp"
 #include "managed_memory.hpp"
@@ -97,14 +98,15 @@ inline constexpr auto can_divide_devices = &cuda_can_divide_devices;
 inline constexpr auto device_divide = &cuda_device_divide;
 inline constexpr auto stream_create_in = &cuda_stream_create_in;
 inline constexpr auto stream_destroy = &cudaStreamDestroy;
-inline constexpr auto stream_query = &cudaStreamQuery;
-inline constexpr auto stream_synchronize = &cudaStreamSynchronize;
+inline constinit DriverTwin stream_query{"cuStreamQuery", &cudaStreamQuery};
+inline constinit DriverTwin stream_synchronize{"cuStreamSynchronize", &cudaStreamSynchronize};
 inline constexpr auto stream_get_priority = &cudaStreamGetPriority;
 inline constexpr auto stream_get_flags = &cudaStreamGetFlags;
 inline constexpr auto stream_get_device = cuda_stream_device;
+inline constinit DriverTwin stream_capture_status{"cuStreamIsCapturing", &cudaStreamIsCapturing};
 inline error stream_is_capturing(native::stream stream, bool* capturing) noexcept {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  const error e = cudaStreamIsCapturing(stream, &capture);
+  const error e = stream_capture_status(stream, &capture);
   *capturing = capture != cudaStreamCaptureStatusNone;
   return e;
 }
@@ -112,12 +114,12 @@ using capture_mode = cudaStreamCaptureMode;
 inline constexpr capture_mode capture_mode_global = cudaStreamCaptureModeGlobal;
 inline constexpr capture_mode capture_mode_own_only = cudaStreamCaptureModeThreadLocal;
 inline constexpr capture_mode capture_mode_relaxed = cudaStreamCaptureModeRelaxed;
-inline constexpr auto exchange_capture_mode = &cudaThreadExchangeStreamCaptureMode;
+inline constinit DriverTwin exchange_capture_mode{"cuThreadExchangeStreamCaptureMode", &cudaThreadExchangeStreamCaptureMode};
 inline constexpr auto stream_capture_number = &cuda_capture_number;
 inline constexpr auto stream_begin_capture = &cudaStreamBeginCapture;
 inline constexpr auto stream_end_capture = &cudaStreamEndCapture;
-inline constexpr auto stream_wait_event = &cudaStreamWaitEvent;
-inline constexpr auto launch_host_func = &cudaLaunchHostFunc;
+inline constinit DriverTwin stream_wait_event{"cuStreamWaitEvent", &cudaStreamWaitEvent};
+inline constinit DriverTwin launch_host_func{"cuLaunchHostFunc", &cudaLaunchHostFunc};
 inline constexpr bool values_in_pinned_memory = true;
 inline constexpr auto stream_wait_value = &cuda_wait_value;
 inline constexpr auto stream_write_value = &cuda_write_value;
@@ -144,9 +146,9 @@ inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool i
 }
 inline constexpr auto event_create = &cudaEventCreateWithFlags;
 inline constexpr auto event_destroy = &cudaEventDestroy;
-inline constexpr auto event_record = &cudaEventRecord;
-inline constexpr auto event_query = &cudaEventQuery;
-inline constexpr auto event_synchronize = &cudaEventSynchronize;
+inline constinit DriverTwin event_record{"cuEventRecord", &cudaEventRecord};
+inline constinit DriverTwin event_query{"cuEventQuery", &cudaEventQuery};
+inline constinit DriverTwin event_synchronize{"cuEventSynchronize", &cudaEventSynchronize};
 inline constexpr auto event_elapsed = &cudaEventElapsedTime;
 using ipc_event_handle = cudaIpcEventHandle_t;
 inline constexpr auto ipc_get_event_handle = &cudaIpcGetEventHandle;
@@ -187,8 +189,8 @@ inline constexpr unsigned int malloc_managed_flags = cudaMemAttachGlobal;
 inline constexpr auto malloc_managed = &cudaMallocManaged;
 inline constexpr auto prefetch_async = &cuda_prefetch;
 inline constexpr auto advise = &cuda_advise;
-inline constexpr auto malloc_async = &cudaMallocAsync;
-inline constexpr auto free_async = &cudaFreeAsync;
+inline constinit DriverTwin malloc_async{"cuMemAllocAsync", &cudaMallocAsync};
+inline constinit DriverTwin free_async{"cuMemFreeAsync", &cudaFreeAsync};
 using ipc_memory_handle = cudaIpcMemHandle_t;
 inline constexpr unsigned int ipc_open_flags = cudaIpcMemLazyEnablePeerAccess;
 inline constexpr auto ipc_get_memory_handle = &cudaIpcGetMemHandle;
@@ -212,17 +214,11 @@ using memory_type = cudaMemoryType;
 inline constexpr memory_type memory_host = cudaMemoryTypeHost;
 inline constexpr memory_type memory_device = cudaMemoryTypeDevice;
 inline constexpr memory_type memory_managed = cudaMemoryTypeManaged;
-inline error pointer_get_attributes(memory_type* type, int* device, const void* pointer) noexcept {
-  cudaPointerAttributes attributes{};
-  const error e = cudaPointerGetAttributes(&attributes, pointer);
-  *type = attributes.type;
-  *device = attributes.device;
-  return e;
-}
+inline constexpr auto pointer_get_attributes = &cuda_pointer_attributes;
 
 // Copies and fills
 inline constexpr auto copy_default = cudaMemcpyDefault;
-inline constexpr auto copy_async = &cudaMemcpyAsync;
+inline constinit DriverTwin copy_async{"cuMemcpyAsync", &copy_by_runtime};
 inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
 inline constexpr auto copy_peer_async = &cudaMemcpyPeerAsync;
 inline constexpr auto copy_batch_async = &cuda_copy_batch;

@@ -6,7 +6,7 @@
 namespace runnel::inline RUNNEL_ABI::backend {
 
 status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
-  return rt::copy_async(to, from, bytes, rt::copy_default, stream);
+  return rt::copy_async(to, from, bytes, stream);
 }
 
 status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,

@@ -485,7 +485,9 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 
 // Copies and fills
 inline constexpr auto copy_default = hipMemcpyDefault;
-inline constexpr auto copy_async = &hipMemcpyAsync;
+inline error copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
+  return hipMemcpyAsync(to, from, bytes, copy_default, stream);
+}
 inline constexpr auto copy_2d_async = &hipMemcpy2DAsync;
 inline constexpr auto copy_peer_async = &hipMemcpyPeerAsync;
 inline error copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,

@@ -64,14 +64,16 @@ Verdict begin_call(Call kind, const char* name) {
     ++now.misuse.inside_host_function;
     return {vendor::not_permitted, false};
   }
-  if (now.sticky) return {s.fault.code, kind == Call::releases};
+  const bool may_execute = s.fault.code != vendor::no_context;  // without a context nothing is done
+  if (now.sticky) return {s.fault.code, may_execute && kind == Call::releases};
   if (s.fault.form != FaultForm::none && now.calls == s.fault.call) {
     now.faulted = true;
     now.fault_call = name;
     now.fault_in_release = kind == Call::releases;
     now.sticky = s.fault.form == FaultForm::sticky;
     if (now.sticky && is_context_lost(s.fault.code)) engine().drop_host_functions();
-    return {s.fault.code, now.sticky ? kind == Call::releases : s.fault.form == FaultForm::executed && kind != Call::makes};
+    const bool executes = now.sticky ? kind == Call::releases : s.fault.form == FaultForm::executed && kind != Call::makes;
+    return {s.fault.code, may_execute && executes};
   }
   if (s.devices == 0 && kind != Call::anywhere) return {vendor::no_device, false};
   return {};

@@ -106,6 +106,14 @@ static_assert(offsetof(Resource, least) == offsetof(CUdevResource, sm.minSmParti
 static_assert(CU_DEV_RESOURCE_TYPE_SM == 1 && CU_GREEN_CTX_DEFAULT_STREAM == 1 && CU_STREAM_NON_BLOCKING == 1);
 #endif
 
+// Of CUpointer_attribute.
+constexpr int memory_type_attribute = 2, is_managed_attribute = 8, device_ordinal_attribute = 9;
+#if __has_include(<cuda.h>)
+static_assert(memory_type_attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE && is_managed_attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
+              device_ordinal_attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+static_assert(cudaMemoryTypeHost == static_cast<int>(CU_MEMORYTYPE_HOST) && cudaMemoryTypeDevice == static_cast<int>(CU_MEMORYTYPE_DEVICE));
+#endif
+
 int get_resource(int device, Resource* resource, int type) {
   const auto body = [&](Lock&) -> int {
     if (device < 0 || device >= settings().devices) return vendor::invalid_device;
@@ -220,6 +228,51 @@ void* address(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
+bool needs_context(cudaStream_t stream) {
+  const Lock lock{engine().mutex};
+  return stream == nullptr && !this_thread().has_context;  // other streams have a context of their own
+}
+template <class Argument>
+bool needs_context(const Argument&) {
+  return false;
+}
+
+/// The driver's form of a function that the runtime has, too.
+template <class... Arguments>
+struct TwinOf {
+  template <cudaError_t (*function)(Arguments...)>
+  static int call(Arguments... arguments) {
+    if ((needs_context(arguments) || ...)) return vendor::no_context;
+    const int last_error = this_thread().last_error;
+    const int code = function(arguments...);
+    this_thread().last_error = last_error;
+    return code;
+  }
+};
+template <auto function, class... Arguments>
+void* twin(cudaError_t (*)(Arguments...)) {
+  return address(&TwinOf<Arguments...>::template call<function>);
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
+int pointer_attributes(unsigned int count, const int* which, void** values, unsigned long long pointer) {
+  cudaPointerAttributes found{};
+  const int last_error = this_thread().last_error;
+  const int code = cudaPointerGetAttributes(&found, reinterpret_cast<const void*>(pointer));
+  this_thread().last_error = last_error;
+  const bool is_managed = found.type == cudaMemoryTypeManaged;
+  for (unsigned int i = 0; i < count; ++i) {
+    int* const value = static_cast<int*>(values[i]);
+    if (which[i] == memory_type_attribute) *value = is_managed ? cudaMemoryTypeDevice : found.type;
+    if (which[i] == is_managed_attribute) *value = is_managed ? 1 : 0;
+    if (which[i] == device_ordinal_attribute) *value = found.device;
+  }
+  return code;
+}
+
 void* find(std::string_view name) {
   if (name == "cuMemsetD16Async") return address(&fill<unsigned short>);
   if (name == "cuMemsetD32Async") return address(&fill<unsigned int>);
@@ -238,6 +291,19 @@ void* find(std::string_view name) {
   if (name == "cuDevicePrimaryCtxGetState") return address(&state_of_primary);
   if (name == "cuDevicePrimaryCtxRetain") return address(&retain_primary);
   if (name == "cuDevicePrimaryCtxRelease") return address(&release_primary);
+  if (name == "cuStreamQuery") return twin<&cudaStreamQuery>(&cudaStreamQuery);
+  if (name == "cuStreamSynchronize") return twin<&cudaStreamSynchronize>(&cudaStreamSynchronize);
+  if (name == "cuStreamWaitEvent") return twin<&cudaStreamWaitEvent>(&cudaStreamWaitEvent);
+  if (name == "cuStreamIsCapturing") return twin<&cudaStreamIsCapturing>(&cudaStreamIsCapturing);
+  if (name == "cuThreadExchangeStreamCaptureMode") return twin<&cudaThreadExchangeStreamCaptureMode>(&cudaThreadExchangeStreamCaptureMode);
+  if (name == "cuLaunchHostFunc") return twin<&cudaLaunchHostFunc>(&cudaLaunchHostFunc);
+  if (name == "cuEventRecord") return twin<&cudaEventRecord>(&cudaEventRecord);
+  if (name == "cuEventQuery") return twin<&cudaEventQuery>(&cudaEventQuery);
+  if (name == "cuEventSynchronize") return twin<&cudaEventSynchronize>(&cudaEventSynchronize);
+  if (name == "cuMemcpyAsync") return twin<&copy>(&copy);
+  if (name == "cuMemAllocAsync") return twin<&cudaMallocAsync>(&cudaMallocAsync);
+  if (name == "cuMemFreeAsync") return twin<&cudaFreeAsync>(&cudaFreeAsync);
+  if (name == "cuPointerGetAttributes") return address(&pointer_attributes);
   return nullptr;
 }
 

@@ -290,10 +290,15 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   constexpr const char* times[] = {"StreamQuery", "EventCreateWithFlags", "EventRecord",       "EventSynchronize",        "EventQuery",
                                    "ElapsedTime", "StreamIsCapturing",    "GetCaptureInfo_v2", "StreamCreateWithPriority"};
   const bool is_trace = traces_ && std::any_of(std::begin(times), std::end(times), [&](const char* each) { return ends_with(call, each); });
+  // Functions that are looked up in the driver. The runtime's are called instead.
+  constexpr const char* twins[] = {"cuStreamQuery",    "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
+                                   "cuLaunchHostFunc", "cuEventRecord",       "cuEventQuery",      "cuEventSynchronize",
+                                   "cuMemAllocAsync",  "cuMemFreeAsync",      "cuMemcpyAsync",     "cuPointerGetAttributes"};
+  const bool is_twin = std::find(std::begin(twins), std::end(twins), call) != std::end(twins);
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
   const bool harmless = watches || looks_after || ends_later || ends_abort || is_trace || asks_first || is_drop || is_mark || is_end ||
-                        is_first_use || waits_again || is_look || throws_itself || is_between ||
+                        is_first_use || waits_again || is_look || throws_itself || is_between || is_twin ||
                         is_full                                  // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")          // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")        // likewise

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The runtime's calls as a program would make them: what the library's own are compared with. For some of them the library takes the
+/// driver's form, which is quicker.
+#pragma once
+
+#include "runtime.hpp"
+
+namespace bench::raw {
+
+template <class Function>
+[[nodiscard]] auto of_runtime(Function& function) {
+  if constexpr (requires { function.of_runtime; })
+    return function.of_runtime;
+  else
+    return &function;
+}
+
+namespace rt = runnel::rt;
+inline const auto stream_query = of_runtime(rt::stream_query);
+inline const auto stream_synchronize = of_runtime(rt::stream_synchronize);
+inline const auto stream_wait_event = of_runtime(rt::stream_wait_event);
+inline const auto launch_host_func = of_runtime(rt::launch_host_func);
+inline const auto event_record = of_runtime(rt::event_record);
+inline const auto malloc_async = of_runtime(rt::malloc_async);
+inline const auto free_async = of_runtime(rt::free_async);
+inline const auto copy_async = of_runtime(rt::copy_async);
+
+}  // namespace bench::raw

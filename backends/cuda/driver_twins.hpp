@@ -40,6 +40,8 @@ class DriverTwin {
   std::atomic<Function*> known_{nullptr};
 };
 
+inline constinit DriverTwin cuda_capture_status{"cuStreamIsCapturing", &cudaStreamIsCapturing};
+
 /// As the driver's cuPointerGetAttributes, for these three attributes.
 inline constexpr int pointer_attributes[] = {2, 8, 9};  // CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _IS_MANAGED and _DEVICE_ORDINAL
 inline cudaError_t ask_runtime_for_pointer(unsigned int, const int*, void** values, device_address pointer) noexcept {

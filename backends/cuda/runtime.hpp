@@ -103,10 +103,9 @@ inline constinit DriverTwin stream_synchronize{"cuStreamSynchronize", &cudaStrea
 inline constexpr auto stream_get_priority = &cudaStreamGetPriority;
 inline constexpr auto stream_get_flags = &cudaStreamGetFlags;
 inline constexpr auto stream_get_device = cuda_stream_device;
-inline constinit DriverTwin stream_capture_status{"cuStreamIsCapturing", &cudaStreamIsCapturing};
 inline error stream_is_capturing(native::stream stream, bool* capturing) noexcept {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  const error e = stream_capture_status(stream, &capture);
+  const error e = cuda_capture_status(stream, &capture);
   *capturing = capture != cudaStreamCaptureStatusNone;
   return e;
 }

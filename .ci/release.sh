@@ -161,11 +161,16 @@ cross_gtest() {
     "Cflags: -isystem $source/include" >"$gtest_at/gtest_main.pc"
 }
 
+# one_processor: the first of those that this process may use.
+one_processor() { python3 -c 'import os; print(min(os.sched_getaffinity(0)))'; }
+
 # emulated PROGRAM TESTS: of the suite, on an emulated processor. Without tests that start other programs, which would not be emulated; without
 # one whose time the emulator does not keep; and without those of memory that cannot be touched, since it ignores how the library asks for that.
+# On one processor: on several, qemu 7.2 lets a sequentially consistent load overtake an earlier such store, which the architecture forbids.
+# (Two threads that each store and then read the other's variable both read the old value in 1,265 of 200,000 tries.) Streams wait for ever then.
 emulated() {
   local left_out='*DeathTest*:Staging.ATruncated*:Staging.PagesWithout*:BlockedFunctions.ShortFunctionsOfAnotherStreamAreNotHeldUp'
-  timeout 1200 qemu-aarch64 -L "/usr/$cross" "$1" --gtest_brief=1 --gtest_filter="$2-$left_out"
+  timeout 1200 taskset -c "$(one_processor)" qemu-aarch64 -L "/usr/$cross" "$1" --gtest_brief=1 --gtest_filter="$2-$left_out"
 }
 
 # 64-bit ARM, as the processor beside a Grace Hopper GPU: the host backend and the CUDA backend on its stand-in run under qemu; the CUDA

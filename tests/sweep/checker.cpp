@@ -178,7 +178,8 @@ bool Checker::goes_on(const char* what, const Snapshot& before, const StandinVie
   if (!exhaustion::is_planned()) return true;
   watch_blocks(what);
   // The same call of the repeated attempt fails, if it comes again: what the library keeps for reuse may have made it needless.
-  if (repeated_ < repeated_faults) exhaustion::plan_again(exhaustion::calls() - calls_before);
+  if (repeated_ < (blocks_always_grew_ ? repeated_faults_while_growing : repeated_faults))
+    exhaustion::plan_again(exhaustion::calls() - calls_before);
   ++repeated_;
   return true;
 }
@@ -186,7 +187,7 @@ bool Checker::goes_on(const char* what, const Snapshot& before, const StandinVie
 void Checker::watch_blocks(const char* what) {
   const std::size_t blocks = exhaustion::view().blocks;
   if (repeated_ > 1) blocks_always_grew_ = blocks_always_grew_ && blocks > blocks_;
-  if (repeated_ == repeated_faults && blocks_always_grew_)
+  if (repeated_ == repeated_faults_while_growing && blocks_always_grew_)
     violation("%s: leaves memory behind each time it fails, %zu blocks", what, blocks);
   blocks_ = blocks;
 }

@@ -8,24 +8,32 @@
 
 #include <runnel/config.hpp>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// One cache for all threads. A node has `Node* next` and, used in the first node of a batch, `Node* next_batch`. Both belong to the cache
 /// while the node is in it.
-template <class Node>
+///
+/// A thread that finds no batch in a place of its own takes all of the stack: so it cannot take a batch that has come back while it read
+/// the top. Threads that begin meanwhile find a batch in a place. Without places they would find none, and the cache would grow with each
+/// of them.
+template <class Node, std::size_t places = 64>
 class BatchCache {
  public:
   /// Null if the cache has none for the calling thread.
   [[nodiscard]] static Node* take() noexcept {
     if (own_.nodes == nullptr) {
       if (own_.phase != Phase::used && !begin()) return take_one();
-      // All batches are taken at once, so that no batch can come back between reading the top of the stack and taking it.
-      if (own_.batches == nullptr) own_.batches = common_.exchange(nullptr, std::memory_order_acquire);
-      if (own_.batches == nullptr) return nullptr;
-      own_.nodes = std::exchange(own_.batches, own_.batches->next_batch);
+      if (own_.batches == nullptr) own_.nodes = take_place();
+      if (own_.nodes == nullptr) {
+        if (own_.batches == nullptr) own_.batches = stack_.exchange(nullptr, std::memory_order_acquire);
+        if (own_.batches == nullptr) return nullptr;
+        own_.nodes = std::exchange(own_.batches, own_.batches->next_batch);
+      }
     }
     Node* const taken = std::exchange(own_.nodes, own_.nodes->next);
     __builtin_prefetch(own_.nodes, 1);  // the next one to be taken; another thread had it last
@@ -44,8 +52,12 @@ class BatchCache {
   }
   /// Gives a batch to all threads: nodes that are chained by `next`.
   static void share(Node* nodes) noexcept {
-    nodes->next_batch = common_.load(std::memory_order_relaxed);
-    while (!common_.compare_exchange_weak(nodes->next_batch, nodes, std::memory_order_release, std::memory_order_relaxed)) {
+    for (sync::Atomic<Node*>& place : places_) {
+      Node* none = place.load(std::memory_order_relaxed);
+      if (none == nullptr && place.compare_exchange_strong(none, nodes, std::memory_order_release, std::memory_order_relaxed)) return;
+    }
+    nodes->next_batch = stack_.load(std::memory_order_relaxed);
+    while (!stack_.compare_exchange_weak(nodes->next_batch, nodes, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }
 
@@ -71,9 +83,20 @@ class BatchCache {
     at_thread_end(end, nullptr);
     return true;
   }
-  /// For a thread that must keep no node: takes all batches, and gives all but one node back at once.
+  /// Takes the batch of a place. Null if they are all empty.
+  [[nodiscard]] static Node* take_place() noexcept {
+    for (sync::Atomic<Node*>& place : places_)
+      if (place.load(std::memory_order_relaxed) != nullptr)
+        if (Node* const batch = place.exchange(nullptr, std::memory_order_acquire)) return batch;
+    return nullptr;
+  }
+  /// For a thread that must keep no node: takes a batch, or all of the stack, and gives all but one node back at once.
   [[nodiscard]] static Node* take_one() noexcept {
-    Node* const taken = common_.exchange(nullptr, std::memory_order_acquire);
+    if (Node* const batch = take_place()) {
+      if (batch->next != nullptr) share(batch->next);
+      return batch;
+    }
+    Node* const taken = stack_.exchange(nullptr, std::memory_order_acquire);
     if (taken == nullptr) return nullptr;
     Node* rest = taken->next_batch;
     if (taken->next != nullptr) {
@@ -81,7 +104,7 @@ class BatchCache {
       rest = taken->next;
     }
     Node* none = nullptr;
-    if (!common_.compare_exchange_strong(none, rest, std::memory_order_release, std::memory_order_relaxed))
+    if (!stack_.compare_exchange_strong(none, rest, std::memory_order_release, std::memory_order_relaxed))
       while (rest != nullptr) share(std::exchange(rest, rest->next_batch));
     return taken;
   }
@@ -93,7 +116,8 @@ class BatchCache {
     own_.given_count = 0;
   }
 
-  static constinit inline sync::Atomic<Node*> common_{nullptr};
+  static constinit inline std::array<sync::Atomic<Node*>, places> places_{};  // a batch each
+  static constinit inline sync::Atomic<Node*> stack_{nullptr};                // of the other batches
   static constinit inline thread_local Own own_;
 };
 

@@ -33,7 +33,7 @@ struct Node {
   Node* next_batch = nullptr;
   int uses = 0;
 };
-using Cache = runnel::detail::BatchCache<Node>;
+using Cache = runnel::detail::BatchCache<Node, 1>;
 
 void use(Node* node) {
   if (node == nullptr) return;

@@ -87,14 +87,14 @@ class BatchCache {
   [[nodiscard]] static Node* take_place() noexcept {
     for (sync::Atomic<Node*>& place : places_)
       if (place.load(std::memory_order_relaxed) != nullptr)
-        if (Node* const batch = place.exchange(nullptr, std::memory_order_acquire)) return batch;
+        if (Node* const nodes = place.exchange(nullptr, std::memory_order_acquire)) return nodes;
     return nullptr;
   }
   /// For a thread that must keep no node: takes a batch, or all of the stack, and gives all but one node back at once.
   [[nodiscard]] static Node* take_one() noexcept {
-    if (Node* const batch = take_place()) {
-      if (batch->next != nullptr) share(batch->next);
-      return batch;
+    if (Node* const nodes = take_place()) {
+      if (nodes->next != nullptr) share(nodes->next);
+      return nodes;
     }
     Node* const taken = stack_.exchange(nullptr, std::memory_order_acquire);
     if (taken == nullptr) return nullptr;

@@ -27,7 +27,7 @@ def weaker(file, text, before, after, program, check):
 
 MUTATIONS = [
     (ENGINE, 'monitor_wake_.notify_one();  // the worker that puts it back', '// the worker that puts it back', 'host', 'put_back'),
-    (ENGINE, '    worker.wake_.notify_one();\n', '', 'host', 'submit_and_wait'),
+    (ENGINE, '  asleep->wake_.notify_one();\n', '', 'host', 'submit_and_wait'),
     (ENGINE, '  if (*place == nullptr) return false;  // a queue has just been handed over\n',
      '  if (*place == nullptr) return true;\n', 'host', 'retire'),
     weaker(ENGINE, 'asleep_.store(true, {})', SEQ, REL, 'host', 'submit_and_wait'),

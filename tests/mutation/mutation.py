@@ -97,10 +97,10 @@ class Place:
         return subprocess.run(ninja, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
     def code(self, backend):
-        """A number for the machine code of the library."""
+        """A number for the machine code of the library. Without its build identifier, which the names of folders go into, too."""
         library = next(path for path in (self.builds[backend] / 'src').glob('librunnel-*.so.*.*.*') if path.is_file())
         stripped = self.folder / 'stripped.so'
-        subprocess.run(['strip', '-o', str(stripped), str(library)], check=True)
+        subprocess.run(['strip', '--remove-section=.note.gnu.build-id', '-o', str(stripped), str(library)], check=True)
         return hashlib.sha256(stripped.read_bytes()).hexdigest()
 
     def run(self, backend, order):

@@ -30,7 +30,8 @@ struct StreamPoolOptions {
 };
 
 /// A stream leased from a pool. It goes back when the lease ends, with the work that is still in it: the next holder's work runs after
-/// that. A capture that the thread has begun on it ends without a graph.
+/// that. A capture that was begun on it with begin_capture() ends without a graph. If another thread has begun it, the stream is destroyed,
+/// and the pool may create another one.
 class StreamLease : public StreamRef {
  public:
   ///@{ The other lease is moved-from afterwards: using it throws.
@@ -93,7 +94,7 @@ class StreamPool {
 
   /// The device of all the pool's streams.
   [[nodiscard]] Device device() const;
-  /// The number of streams created so far, leased or not.
+  /// The number of streams, leased or not.
   [[nodiscard]] std::size_t size() const;
   /// The number of streams leased at this moment.
   [[nodiscard]] std::size_t leased() const;

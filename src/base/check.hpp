@@ -13,6 +13,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// For an earlier refusal of the runtime, whose reason was kept. `operation` and `native_name` must be literals; `reason` is copied.
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name);
 
+/// Throws the same error, with `part` before its reason: which part of the operation failed.
+[[noreturn]] void throw_again(const Error& error, const char* part);
+
 inline void check(backend::status status, const char* operation) {
   if (status != backend::ok) [[unlikely]]
     throw_status(status, operation);

@@ -7,8 +7,10 @@
 
 #include <runnel/detail/stream_slot.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string>
 #include <system_error>
@@ -79,8 +81,7 @@ class OutOfMemory final : public std::bad_alloc, public Error {
   Text text_;
 };
 
-[[noreturn]] void raise(errc code, const char* operation, const char* reason, int native_code, const char* native_name) {
-  const Text text = compose(operation, reason, native_name, native_code);
+[[noreturn]] void raise(errc code, const char* operation, const Text& text, int native_code, const char* native_name) {
   if (code == errc::out_of_memory) throw OutOfMemory{operation, native_code, native_name, text};
   throw SystemError{code, operation, native_code, native_name, text};
 }
@@ -98,17 +99,25 @@ std::error_code make_error_code(errc code) noexcept { return {static_cast<int>(c
 
 namespace detail {
 
-void throw_error(errc code, const char* operation, const char* reason) { raise(code, operation, reason, 0, ""); }
+void throw_error(errc code, const char* operation, const char* reason) { throw_error(code, operation, reason, 0, ""); }
 
 void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name) {
-  raise(code, operation, reason, native_code, native_name);
+  raise(code, operation, compose(operation, reason, native_name, native_code), native_code, native_name);
+}
+
+void throw_again(const Error& error, const char* part) {
+  const auto known = static_cast<std::size_t>(std::snprintf(nullptr, 0, "runnel: could not %s: ", error.operation()));
+  Text text;
+  std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s: %s", error.operation(), part,
+                error.what() + std::min(known, std::strlen(error.what())));
+  raise(static_cast<errc>(error.code().value()), error.operation(), text, error.native_code(), error.native_name());
 }
 
 void throw_status(backend::status status, const char* operation) {
   backend::forget_error(status);
   const errc code = backend::classify(status);
   if (code == errc::capture) note_capture();
-  raise(code, operation, backend::error_text(status), status, backend::error_name(status));
+  throw_error(code, operation, backend::error_text(status), status, backend::error_name(status));
 }
 
 void throw_invalid_argument(const char* operation, const char* reason) { throw_error(errc::invalid_argument, operation, reason); }

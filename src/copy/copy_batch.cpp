@@ -5,6 +5,7 @@
 #include "copy/run.hpp"
 #include "stream/observed.hpp"
 
+#include <cstdio>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -20,12 +21,25 @@ struct PlannedCopy {
 };
 using Plan = std::vector<PlannedCopy>;
 
+/// Calls `f(i)` for each operation. An error names the operation that failed.
+template <class F>
+void for_each_operation(std::size_t count, F f) {
+  for (std::size_t i = 0; i < count; ++i) try {
+      f(i);
+    } catch (const Error& error) {
+      char part[60];
+      std::snprintf(part, sizeof part, "operations[%zu] of %zu", i, count);
+      throw_again(error, part);
+    }
+}
+
 /// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid or refused
 [[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations, Pageable policy) {
   Plan plan;
   plan.reserve(operations.size());
   call.is_idle = false;  // saves the query: only the direct and the refused routes are used as chosen here
-  for (const CopyOperation& copy : operations) {
+  for_each_operation(operations.size(), [&](std::size_t i) {
+    const CopyOperation& copy = operations[i];
     const Transfer row{
         static_cast<unsigned char*>(copy.to), copy.bytes, static_cast<const unsigned char*>(copy.from), copy.bytes, copy.bytes, 1};
     const CopyRequest request{row, copy.to_kind, copy.from_kind, policy};
@@ -34,7 +48,7 @@ using Plan = std::vector<PlannedCopy>;
     const Route route = choose_route(request, facts);
     if (route == Route::refused_by_policy || route == Route::refused_in_capture) refuse(route, facts);
     plan.push_back({request, facts, route == Route::direct && !facts.has_pageable_side()});
-  }
+  });
   return plan;
 }
 
@@ -107,14 +121,15 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
     told.begin(about_batch(call.slot, operations));
   const bool in_one_call = try_one_call(plan, call);
   CopyBatchResult counts;
-  for (PlannedCopy& copy : plan) {
+  for_each_operation(plan.size(), [&](std::size_t i) {
+    PlannedCopy& copy = plan[i];
     call.is_idle.reset();
     const bool is_done = in_one_call && copy.fits_one_call;
     ObservedCopy observed{copy.request, copy.facts};
     const CopyResult done = is_done ? CopyResult::direct : enqueue_copy(copy.request, copy.facts);
     observed.enqueued(copy.request, done, copy.facts);
     ++count_of(counts, done);
-  }
+  });
   return counts;
 }
 

@@ -12,6 +12,7 @@
 #include "stream/graph_functions.hpp"
 #include "stream/slots.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -47,14 +48,10 @@ constexpr const char* acquire_operation = "lease a stream";
   return place < pool.ring.size() ? place : place - pool.ring.size();
 }
 
-/// Adds a stream to the end of the ring, or (`lease`) hands it out at once.
-StreamRef add_stream(StreamPoolState& pool, bool lease) {
+/// Adds a stream to the end of the ring, or (`lease`) hands it out at once. Nothing if the pool must not grow.
+std::optional<StreamRef> add_stream(StreamPoolState& pool, bool lease) {
   const std::lock_guard growing{pool.growing};
-  if (pool.streams.size() >= pool.options.max) {
-    char reason[100];
-    std::snprintf(reason, sizeof reason, "all %zu streams are leased, and the pool must not grow", pool.streams.size());
-    throw_error(errc::pool_exhausted, acquire_operation, reason);
-  }
+  if (pool.streams.size() >= pool.options.max) return std::nullopt;
   Stream stream{pool.device, pool.options.stream};
   const StreamRef view = stream;
   // The memory is allocated outside the spin lock. Only the holder of `growing` changes the sizes, so they stay as they are until then.
@@ -87,11 +84,14 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   if (is_last) delete pool;
 }
 
-/// Leases the stream that was returned first; nothing if all are leased.
-[[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) noexcept {
-  const std::lock_guard lock{pool.lock};
-  if (pool.waiting == 0) [[unlikely]]
-    return std::nullopt;
+/// Leases the stream that was returned first, or a new one; nothing if all are leased and the pool must not grow.
+[[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) {
+  std::unique_lock lock{pool.lock};
+  if (pool.waiting == 0) [[unlikely]] {
+    if (pool.streams.size() >= pool.options.max) return std::nullopt;
+    lock.unlock();
+    return add_stream(pool, true);
+  }
   const StreamRef oldest = pool.ring[pool.first];
   pool.first = wrap_place(pool, pool.first + 1);
   --pool.waiting;
@@ -99,21 +99,39 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   return oldest;
 }
 
-/// The next holder's work would go into a capture that is left open. Runtimes end a capture only on the thread that has begun it.
-void end_own_capture(StreamUse stream) noexcept {
-  if (!if_captures_met() || release_mode() != Release::now || capture_begun_on(stream).thread != std::this_thread::get_id()) return;
+/// Takes a stream that is leased out of the pool.
+[[nodiscard]] Stream take_out(StreamPoolState& pool, StreamRef stream) noexcept {
+  const std::lock_guard growing{pool.growing};
+  const std::lock_guard lock{pool.lock};
+  const auto found = std::find(pool.streams.begin(), pool.streams.end(), stream);
+  Stream taken{std::move(*found)};
+  pool.streams.erase(found);
+  return taken;
+}
+
+/// Ends a capture that is left open: the next holder's work would go into it. Runtimes end a capture only on the thread that has begun it.
+/// False if that is another thread.
+[[nodiscard]] bool end_own_capture(StreamUse stream) noexcept {
+  if (!if_captures_met() || release_mode() != Release::now) return true;
+  const OpenCapture capture = capture_begun_on(stream);
+  if (capture.number == 0) return true;
+  if (capture.thread != std::this_thread::get_id()) return false;
   const ScopedDevice on{stream.slot->device, ScopedDevice::no_throw};
   abandon_capture(stream);
+  return true;
 }
 
 }  // namespace
 
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
   if (is_forked_child()) return;  // the pool is leaked: another thread may have held its lock
-  end_own_capture({static_cast<Slot*>(slot), slot->id.load(std::memory_order_relaxed)});
-  remove_reference(pool, [&] {
-    pool->ring[wrap_place(*pool, pool->first + pool->waiting++)] = Access::ref(slot, slot->id.load(std::memory_order_relaxed));
-  });
+  const StreamUse use{static_cast<Slot*>(slot), slot->id.load(std::memory_order_relaxed)};
+  const StreamRef stream = Access::ref(slot, use.id);
+  if (!end_own_capture(use)) {
+    const Stream captured = take_out(*pool, stream);
+    return remove_reference(pool, [] {});
+  }
+  remove_reference(pool, [&] { pool->ring[wrap_place(*pool, pool->first + pool->waiting++)] = stream; });
 }
 
 void drop_stream_pool(StreamPoolState* pool) noexcept {
@@ -135,22 +153,23 @@ StreamPool::StreamPool(Device device, StreamPoolOptions options) {
 StreamLease StreamPool::acquire() {
   detail::refuse_in_child(detail::acquire_operation);
   detail::StreamPoolState& pool = state();
-  const std::optional<StreamRef> idle = detail::try_acquire(pool);
-  const StreamRef stream = idle ? *idle : detail::add_stream(pool, true);
-  return {stream, detail::Access::slot(stream), &pool};
+  const std::optional<StreamRef> stream = detail::try_acquire(pool);
+  if (!stream) {
+    char reason[100];
+    std::snprintf(reason, sizeof reason, "all %zu streams are leased, and the pool must not grow", pool.options.max);
+    detail::throw_error(errc::pool_exhausted, detail::acquire_operation, reason);
+  }
+  return {*stream, detail::Access::slot(*stream), &pool};
 }
 
 std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::time_point deadline) {
   detail::enter(detail::acquire_operation);  // a host function must not wait for what only its own stream may bring back
   detail::StreamPoolState& pool = state();
-  try {
-    return acquire();
-  } catch (const Error& error) {
-    if (error.code() != errc::pool_exhausted) throw;
+  std::optional<StreamRef> stream = detail::try_acquire(pool);
+  if (!stream) {
+    const detail::WatchedWait watched{detail::acquire_operation};
+    if (!detail::poll_until(deadline, [&] { return (stream = detail::try_acquire(pool)).has_value(); })) return std::nullopt;
   }
-  const detail::WatchedWait watched{detail::acquire_operation};
-  std::optional<StreamRef> stream;
-  if (!detail::poll_until(deadline, [&] { return (stream = detail::try_acquire(pool)).has_value(); })) return std::nullopt;
   return StreamLease{*stream, detail::Access::slot(*stream), &pool};
 }
 

@@ -74,6 +74,13 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   std::vector<int> ordinary(100);
   const std::vector<CopyOperation> with_ordinary{fine, copy_operation(memory, ordinary)};
   EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, Pageable::refuse); }), errc::not_permitted);
+  try {
+    copy_batch(stream, with_ordinary, Pageable::refuse);
+    ADD_FAILURE() << "was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string{error.what()}.find("runnel: could not copy a batch: operations[1] of 2: "), 0U) << error.what();
+    EXPECT_STREQ(error.operation(), "copy a batch");
+  }
   stream.synchronize();
   EXPECT_EQ(memory[0], 1);
   const std::vector<int> shorter(99);

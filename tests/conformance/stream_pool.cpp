@@ -131,6 +131,24 @@ TEST_F(StreamPools, ALeaseThatEndsInACaptureLeavesNoneToTheNextHolder) {
   EXPECT_TRUE(runs(next));
 }
 
+TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
+  StreamPool pool{device(), {.size = 1, .max = 1}};
+  std::optional<StreamLease> lease{pool.acquire()};
+  const StreamRef captured = *lease;
+  begin_capture(captured);
+  std::thread{[&] { lease.reset(); }}.join();
+  EXPECT_EQ(pool.size(), 0U);
+  EXPECT_EQ(pool.leased(), 0U);
+  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(captured)); }), errc::invalid_handle);
+  const auto next = pool.acquire_for(std::chrono::milliseconds{10});
+  ASSERT_TRUE(next.has_value());
+  EXPECT_FALSE(next->is_capturing());
+  EXPECT_TRUE(runs(*next));
+  const DeviceBuffer<int> memory{100, StreamRef{*next}};  // the thread that began the capture is in none any more
+  const PinnedBuffer<int> pinned{1 << 20};
+  EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
+}
+
 TEST_F(StreamPools, AMovedFromPoolThrows) {
   StreamPool pool{device(), {.size = 1}};
   StreamPool moved{std::move(pool)};

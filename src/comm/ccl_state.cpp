@@ -39,12 +39,6 @@ void check_making(ccl::status status, const char* operation) {
   });
 }
 
-struct AbortCommunicator {
-  void operator()(ccl::Handle communicator) const noexcept { static_cast<void>(ccl::abort(communicator)); }
-};
-/// A communicator of the library's that no CclState has taken over. It has no operations.
-using NewCommunicator = std::unique_ptr<void, AbortCommunicator>;
-
 [[nodiscard]] std::shared_ptr<CclState> take_over(NewCommunicator communicator, const CommunicatorOptions& options, Device device, int rank,
                                                   int size) {
   auto state = std::make_shared<CclState>(options, device, communicator.get(), rank, size);
@@ -69,9 +63,16 @@ struct Invitation {
                                              const char* operation) {
   check_making(invitation.status, operation);
   const Device device = Device::current();
-  ccl::Handle made = nullptr;
-  check_making(ccl::init_rank(made, size, invitation.id, rank), operation);
-  auto state = take_over(NewCommunicator{made}, options, device, rank, size);
+  const auto make = [=] {
+    const DeviceGuard guard{device};
+    ccl::Handle made = nullptr;
+    check_making(ccl::init_rank(made, size, invitation.id, rank), operation);
+    return NewCommunicator{made};
+  };
+  // The library waits for all ranks, for ever if one of them has failed.
+  auto made = options.timeout.count() == 0 ? make() : make_within(options.timeout, std::packaged_task<NewCommunicator()>{make});
+  if (!made) throw_error(errc::timed_out, operation, late_text(options).c_str());
+  auto state = take_over(std::move(*made), options, device, rank, size);
   state->check_call(state->post_connection(), making_communicator);
   state->wait_for_connection({&state, 1});
   return state;
@@ -168,9 +169,7 @@ void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> al
         each->look_for_errors();
         each->check();
       }
-      if (options.timeout.count() == 0 || sync::Clock::now() < begin + options.timeout) continue;
-      fail_all(*this, errc::timed_out, making_communicator,
-               {"another process did not take part within the timeout of ", std::to_string(options.timeout.count()), " ms"});
+      if (is_late(options, begin)) fail_all(*this, errc::timed_out, making_communicator, {late_text(options)});
     }
   } catch (const std::exception& error) {  // the operation may be under way
     if (break_with(errc::communicator_broken, making_communicator, {"the ranks could not be connected: ", error.what()})) end_operations();

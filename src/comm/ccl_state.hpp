@@ -8,8 +8,10 @@
 #include <runnel/device.hpp>
 #include <runnel/memory.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
+#include <future>
 #include <list>
 #include <memory>
 #include <optional>
@@ -28,6 +30,12 @@ struct Remains {
   Baton& baton;
   ccl::Handle communicator = nullptr;
 };
+
+struct AbortCommunicator {
+  void operator()(ccl::Handle communicator) const noexcept { static_cast<void>(ccl::abort(communicator)); }
+};
+/// A communicator of the library's that no CclState has taken over. It has no operations.
+using NewCommunicator = std::unique_ptr<void, AbortCommunicator>;
 
 struct CclState final : CommunicatorState {
   /// Takes over a communicator of the library's, unless it throws.
@@ -107,6 +115,9 @@ void delist(CclState& state) noexcept;
 void fail_all(CclState& state, errc code, const char* operation, CommunicatorState::Words reason) noexcept;
 /// Aborts communicators that are broken, on a thread that may hang. If there is no thread, on this one.
 void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noexcept;
+/// Calls `make()` on a thread that may hang. @throws what it throws; nothing if it takes longer than the timeout. What it makes later is
+/// aborted.
+[[nodiscard]] std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout, std::packaged_task<NewCommunicator()> make);
 /// Destroys the library's communicator once its operations have ended, on a thread that may hang. It stays until the process ends if no
 /// thread can be started, or if the runtime cannot say whether the operations have ended.
 void destroy_in_background(std::unique_ptr<Remains> remains) noexcept;

@@ -8,6 +8,7 @@
 #include "base/relaxed_capture.hpp"
 #include "comm/devices.hpp"
 
+#include <runnel/detail/deadline.hpp>
 #include <runnel/error.hpp>
 
 #include <algorithm>
@@ -95,11 +96,9 @@ template <class F>
   try {
     if (state.is_broken() || has_happened(watched.end)) return true;
     state.look_for_errors();
-    const auto now = sync::Clock::now();
-    if (!watched.since && has_happened(watched.begin)) watched.since = now;
-    if (!watched.since || now < *watched.since + state.options.timeout) return state.is_broken();
-    fail_all(state, errc::timed_out, watched.operation,
-             {"another process did not take part within the timeout of ", std::to_string(state.options.timeout.count()), " ms"});
+    if (!watched.since && has_happened(watched.begin)) watched.since = sync::Clock::now();
+    if (!watched.since || !is_late(state.options, *watched.since)) return state.is_broken();
+    fail_all(state, errc::timed_out, watched.operation, {late_text(state.options)});
   } catch (const std::exception& error) {
     fail_all(state, errc::communicator_broken, watched.operation, {"nobody knows whether it has ended: ", error.what()});
   }
@@ -198,6 +197,17 @@ void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noex
   } catch (const std::bad_alloc&) {
   }
   abort_all(broken);
+}
+
+std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout, std::packaged_task<NewCommunicator()> make) {
+  {
+    const std::lock_guard lock{process().lock};
+    watch_exit();
+  }
+  std::future<NewCommunicator> made = make.get_future();
+  if (!run_in_background(std::move(make))) throw_error(errc::out_of_memory, making_communicator, "the system has no thread for it");
+  if (made.wait_until(deadline_after(timeout)) != std::future_status::ready) return std::nullopt;
+  return made.get();
 }
 
 void destroy_in_background(std::unique_ptr<Remains> remains) noexcept {

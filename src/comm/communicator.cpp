@@ -145,6 +145,10 @@ CommunicatorState::CommunicatorState(Engine of, const CommunicatorOptions& given
   if (given.concurrent) own_baton = make_baton();
 }
 
+std::string late_text(const CommunicatorOptions& options) {
+  return "another process did not take part within the timeout of " + std::to_string(options.timeout.count()) + " ms";
+}
+
 bool CommunicatorState::break_with(errc code, const char* operation, Words reason) noexcept {
   const std::lock_guard lock{breakage_lock_};
   if (breakage_) return false;

@@ -157,10 +157,8 @@ struct Call {
 /// Why the time is over for an operation that began at `begin`. Breaks the communicator then.
 void require_time(MpiState& state, const char* operation, sync::Clock::time_point begin) {
   state.check();
-  const auto timeout = state.options.timeout;
-  if (timeout.count() == 0 || sync::Clock::now() < begin + timeout) return;
-  state.break_with(errc::timed_out, operation,
-                   {"another process did not take part within the timeout of ", std::to_string(timeout.count()), " ms"});
+  if (!is_late(state.options, begin)) return;
+  state.break_with(errc::timed_out, operation, {late_text(state.options)});
   state.check();
 }
 

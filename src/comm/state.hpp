@@ -7,6 +7,7 @@
 
 #include <runnel/communicator.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <initializer_list>
@@ -88,6 +89,13 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
 [[nodiscard]] bool has_ccl() noexcept;
 /// For errors of the functions above.
 inline constexpr const char* making_communicator = "make a communicator";
+
+/// Whether an operation that began then takes longer than the timeout, if there is one. A sum would overflow for a timeout of centuries.
+[[nodiscard]] inline bool is_late(const CommunicatorOptions& options, sync::Clock::time_point begin) noexcept {
+  return options.timeout.count() != 0 && std::chrono::floor<std::chrono::milliseconds>(sync::Clock::now() - begin) >= options.timeout;
+}
+/// What the error says then.
+[[nodiscard]] std::string late_text(const CommunicatorOptions& options);
 
 template <class P>
 [[nodiscard]] P* at(P* begin, std::size_t bytes) noexcept {

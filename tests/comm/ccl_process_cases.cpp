@@ -112,8 +112,8 @@ void fork_in_use() {
 }
 
 /// The library refuses what it is asked: see STANDIN_CCL_FAULT.
-void make() {
-  say_error([] { const Communicator all{world(), options()}; });
+void make(std::chrono::milliseconds timeout = 0ms) {
+  say_error([&] { const Communicator all{world(), options(timeout)}; });
 }
 
 void reduce(std::chrono::milliseconds timeout) {
@@ -140,6 +140,8 @@ int main(int, char** argv) {
   if (is("destroy")) destroy();
   if (is("fork_in_use")) fork_in_use();
   if (is("make")) make();
+  if (is("make_within_a_second")) make(1s);
+  if (is("make_with_the_longest_timeout")) make(std::chrono::milliseconds::max());
   if (is("reduce")) reduce(0ms);
   if (is("reduce_with_timeout")) reduce(60s);
   if (is("environment")) environment();

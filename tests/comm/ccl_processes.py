@@ -15,6 +15,7 @@ FORKED = [f'runnel: could not {what}: this process was forked from one that had 
           for what in ('run all_reduce', 'split a communicator', 'check a communicator', 'make a communicator')]
 
 ON_ONE = {'STANDIN_CCL_FAULT_RANK': '1'}
+LATE = REFUSED + 'another process did not take part within the timeout of 1000 ms'
 LOST = 'runnel: could not run an operation: remote process exited'
 
 # Name, processes, settings of the stand-in, and what all processes print; None: each prints some error.
@@ -28,6 +29,11 @@ CASES = [
     ('fork_in_use', 1, {}, FORKED + ['the child ended']),
     ('make', 1, {'STANDIN_CCL_FAULT': 'call=1;code=2'}, [REFUSED + 'unhandled system error']),
     ('make', 2, {'STANDIN_CCL_FAULT': 'call=1;code=2'}, 2 * [REFUSED + 'unhandled system error']),
+    # Process 1 fails where the others wait for it.
+    ('make_within_a_second', 2, ON_ONE | {'STANDIN_CCL_FAULT': 'call=1;code=2'}, [REFUSED + 'unhandled system error', LATE]),
+    ('make_within_a_second', 3, ON_ONE | {'STANDIN_CCL_FAULT': 'call=1;code=2'}, [REFUSED + 'unhandled system error', LATE, LATE]),
+    ('make_within_a_second', 2, {}, 2 * ['no error']),
+    ('make_with_the_longest_timeout', 2, {}, 2 * ['no error']),
     ('make', 1, {'STANDIN_DEVICES': '0'}, None),
     # The vendor's own library, without a driver.
     ('make', 2, {'LD_LIBRARY_PATH': library_path.rpartition(':')[2]}, None),

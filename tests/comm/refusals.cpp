@@ -94,6 +94,19 @@ TEST_F(Breakages, AProcessThatDoesNotTakePartIsTimedOut) {
   meet();
 }
 
+/// Added to the present time it would overflow.
+TEST_F(Breakages, TheLongestTimeoutNeverComes) {
+  const Communicator patient = make({.timeout = std::chrono::milliseconds::max()});
+  DeviceBuffer<int> values{10, stream};
+  fill(stream, values, 1);
+  patient.barrier(stream);
+  if (rank == 0) std::this_thread::sleep_for(50ms);
+  patient.all_reduce(stream, values);
+  stream.synchronize();
+  patient.check();
+  EXPECT_EQ(on_host(values), std::vector<int>(10, size));
+}
+
 TEST_F(Breakages, AnAbortedCommunicatorEndsItsOperations) {
   Communicator limited = make({.timeout = 60s});
   DeviceBuffer<int> values{10, stream};

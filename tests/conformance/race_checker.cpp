@@ -42,6 +42,8 @@ class CheckerTest : public Conformance {
   void expect_report(const char* text) {
     ASSERT_EQ(reports_.size(), 1U) << all();
     EXPECT_NE(reports_[0].find(text), std::string::npos) << all();
+    const std::string advice = "\n  Missing, ";
+    EXPECT_EQ(reports_[0].find(advice), reports_[0].rfind(advice)) << all();
     reports_.clear();
   }
   void expect_none() {

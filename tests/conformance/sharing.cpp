@@ -74,6 +74,20 @@ TEST_F(Sharing, OnlyAnInterprocessEventIsShared) {
   EXPECT_EQ(code_of([&] { return plain.ipc_handle(); }), errc::invalid_handle);
 }
 
+TEST_F(Sharing, AssigningAnEventAssignsWhetherItIsShared) {
+  Stream stream;
+  Event event, shared{EventOptions{.interprocess = true}};
+  event.record(stream);
+  event = std::move(shared);
+  const IpcEventHandle handle = event.ipc_handle();
+  event.record(stream);
+  EXPECT_EQ(event.ipc_handle(), handle);
+  event.synchronize();
+  event = Event{};
+  event.record(stream);
+  EXPECT_EQ(code_of([&] { return event.ipc_handle(); }), errc::invalid_argument);
+}
+
 TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
   Stream stream, waiter;
   Event event{EventOptions{.interprocess = true}};

@@ -137,8 +137,14 @@ struct Operation {
   }
 };
 
+/// The number of a stream that the checker is told something of. Requires: the lock is held.
+[[nodiscard]] std::uint32_t number_of(State& s, const StreamInfo& stream) {
+  stream.known_complete->store(0, std::memory_order_relaxed);
+  return s.order.number_of(stream);
+}
+
 [[nodiscard]] Operation begin(State& s, const StreamInfo& stream, const char* name, StackId stack) {
-  const std::uint32_t number = s.order.number_of(stream);
+  const std::uint32_t number = number_of(s, stream);
   return {number, {s.order.begin(number), name, stack}};
 }
 
@@ -242,21 +248,21 @@ void uses_memory(const StreamInfo& stream, const char* operation, std::span<cons
 }
 
 void submits_work(const StreamInfo& stream) noexcept {
-  change_state([&](State& s) { s.order.begin(s.order.number_of(stream)); });
+  change_state([&](State& s) { s.order.begin(number_of(s, stream)); });
 }
 void records_event(const StreamInfo& stream, native::event event) noexcept {
-  change_state([&](State& s) { s.order.record(event, s.order.number_of(stream)); });
+  change_state([&](State& s) { s.order.record(event, number_of(s, stream)); });
 }
 void adopts_event(native::event event) noexcept {
   change_state([&](State& s) { s.order.forget(event); });
 }
 void waits_for_event(const StreamInfo& stream, native::event event) noexcept {
-  change_state([&](State& s) { s.order.wait_for_event(s.order.number_of(stream), event); });
+  change_state([&](State& s) { s.order.wait_for_event(number_of(s, stream), event); });
 }
 void waits_for_stream(const StreamInfo& waiting, const StreamInfo& awaited) noexcept {
   change_state([&](State& s) {
-    const std::uint32_t number = s.order.number_of(waiting);
-    s.order.wait_for_stream(number, s.order.number_of(awaited));
+    const std::uint32_t number = number_of(s, waiting);
+    s.order.wait_for_stream(number, number_of(s, awaited));
   });
 }
 void ends_stream(std::uint64_t id) noexcept {
@@ -264,7 +270,11 @@ void ends_stream(std::uint64_t id) noexcept {
 }
 
 void host_waited_for_stream(const StreamInfo& stream) noexcept {
-  change_state([&](State& s) { s.order.complete_stream(s.order.number_of(stream)); });
+  change_state([&](State& s) {
+    s.order.complete_stream(number_of(s, stream));
+    // A blocking stream may wait for work of others that the checker is told of later.
+    if (!stream.blocking) stream.known_complete->store(stream.id, std::memory_order_relaxed);
+  });
 }
 void host_waited_for_event(native::event event) noexcept {
   change_state([&](State& s) { s.order.complete_event(event); });
@@ -293,8 +303,8 @@ void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
   const StackId stack = stack_here();
   with_state([&](State& s) {
     Found found;
-    std::vector<std::uint32_t> awaited{s.order.number_of(owner)};
-    for (const StreamInfo& other : others) awaited.push_back(s.order.number_of(other));
+    std::vector<std::uint32_t> awaited{number_of(s, owner)};
+    for (const StreamInfo& other : others) awaited.push_back(number_of(s, other));
     const auto is_done = [&](const Use& use) {
       return std::any_of(awaited.begin(), awaited.end(), [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
     };

@@ -39,6 +39,7 @@ class Clock {
       if (is_wanted(each)) add(each);
   }
 
+  void clear() noexcept { epochs_.clear(); }
   template <class F>
   void for_each(F f) const {
     for (const Epoch& each : epochs_) f(each);

@@ -76,9 +76,9 @@ void Order::end_stream(std::uint64_t id) {
 
 void Order::record(native::event event, std::uint32_t stream) {
   begin(stream);
-  Clock clock;
+  Clock& clock = events_[event];
+  clock.clear();
   add_all_of(clock, stream);
-  events_[event] = std::move(clock);
 }
 
 void Order::wait_for_event(std::uint32_t waiting, native::event event) {

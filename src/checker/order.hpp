@@ -2,6 +2,7 @@
 /// What runs before what, as far as streams, events and waits of the host say it.
 #pragma once
 
+#include "base/sync.hpp"
 #include "checker/clock.hpp"
 
 #include <runnel/native.hpp>
@@ -24,6 +25,7 @@ struct StreamInfo {
   bool is_legacy_default;  // it is that default stream
   bool is_default;         // its handle means something else on other threads or devices
   const char* name;
+  sync::Atomic<std::uint64_t>* known_complete;  // of the slot
 };
 
 class Order {

@@ -50,6 +50,12 @@ class Ranges {
     }
   }
   void erase(std::uintptr_t begin, std::uintptr_t end) {
+    // Memory that is freed and allocated again and again: the segment stays.
+    if (const auto same = segments_.find(begin); same != segments_.end() && same->second.end == end) {
+      same->second.last = Segment::Last::none;
+      same->second.reads.clear();
+      return;
+    }
     const auto first = split(begin);
     segments_.erase(first, split(end));
   }

@@ -163,23 +163,25 @@ void find_source_lines(const char* module, const std::vector<Call*>& calls) {
 }
 
 struct KnownWalks {
-  std::array<Walk, 16> walks{};  // the last walk for each remainder of the frame's address
+  std::array<Walk, 32> walks{};  // the last walk for each remainder of a sum of addresses
 };
 thread_local constinit KnownWalks* known_walks = nullptr;
 
-[[nodiscard]] Walk& known_walk_of(void* frame) {
+/// Two hooks may be called at the same depth, one after the other, as for memory that is allocated and freed: `caller` tells them apart.
+[[nodiscard]] Walk& known_walk_of(void* frame, void* caller) {
   if (known_walks == nullptr) {
     known_walks = new KnownWalks;
     detail::at_thread_end([](void*) noexcept { delete std::exchange(known_walks, nullptr); }, nullptr);
   }
-  return known_walks->walks[reinterpret_cast<std::uintptr_t>(frame) / 16 % known_walks->walks.size()];
+  const std::uintptr_t sum = reinterpret_cast<std::uintptr_t>(frame) / 16 + reinterpret_cast<std::uintptr_t>(caller);
+  return known_walks->walks[sum % known_walks->walks.size()];
 }
 
 }  // namespace
 
 __attribute__((noinline)) StackId capture_stack() {
   void* const frame = __builtin_frame_address(0);
-  Walk& last = known_walk_of(frame);
+  Walk& last = known_walk_of(frame, __builtin_return_address(0));
   if (last.frames[0] == frame && is_same(last)) return last.id;
   Walk walk;
   _Unwind_Backtrace(add_frame, &walk);

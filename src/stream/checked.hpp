@@ -21,7 +21,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
           .blocking = slot.blocking,
           .is_legacy_default = slot.is_default && slot.thread == nullptr,
           .is_default = slot.is_default,
-          .name = slot.name};
+          .name = slot.name,
+          .known_complete = &slot.known_complete};
 }
 [[nodiscard]] inline checker::StreamInfo info_of(const Slot& slot) noexcept {
   return info_of(slot, slot.id.load(std::memory_order_acquire));
@@ -43,9 +44,9 @@ inline void tell_wait(const Slot& slot, native::event event) noexcept {
   if (is_checked(slot)) [[unlikely]]
     checker::waits_for_event(info_of(slot), event);
 }
-/// The host has waited for the stream.
+/// The host has waited for the stream. Told again and again, as by a loop that asks, it costs no lock.
 inline void tell_complete(const Slot& slot) noexcept {
-  if (is_checking()) [[unlikely]]
+  if (is_checking() && slot.known_complete.load(std::memory_order_relaxed) != slot.id.load(std::memory_order_relaxed)) [[unlikely]]
     checker::host_waited_for_stream(info_of(slot));
 }
 /// The host has waited for the event.

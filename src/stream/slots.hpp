@@ -49,6 +49,9 @@ struct Slot : StreamSlot {
 
   sync::Atomic<bool> has_failure{false};
 
+  /// The race checker's: the stream's id if all that it was told of the stream is complete, else 0. Always 0 for blocking streams.
+  mutable sync::Atomic<std::uint64_t> known_complete{0};
+
   /// How many completions were submitted (watcher.hpp). A host function keeps the number of its launch: it belongs to later ones only.
   sync::Atomic<std::uint64_t> completions{0};
   sync::Atomic<bool> completion_busy{false};

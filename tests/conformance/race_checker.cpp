@@ -127,6 +127,31 @@ TEST_F(MissingWait, TheHostOverwritesAPinnedSourceInFlight) {
   expect_none();
 }
 
+TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
+  Stream stream, other;
+  PinnedBuffer<unsigned char> in(size);
+  auto device = ready_buffer(stream);
+  const auto wait = [&] {
+    while (!stream.query()) std::this_thread::yield();
+    EXPECT_TRUE(stream.query());
+  };
+  for (int i = 0; i < 2; ++i) {
+    wait();
+    copy(stream, device, std::as_const(in));
+    RaceChecker::host_writes(in);
+    if (i == 0) expect_report(host_too_early);
+    wait();
+    RaceChecker::host_writes(in);
+    expect_none();
+  }
+  // A wait for another stream's work counts, too.
+  copy(other, device, std::as_const(in));
+  stream.wait_stream(other);
+  wait();
+  RaceChecker::host_writes(in);
+  expect_none();
+}
+
 TEST_F(MissingWait, TheHostReadsADestinationBeforeTheCopyHasPassed) {
   Stream stream;
   PinnedBuffer<unsigned char> out(size);

@@ -74,10 +74,7 @@ void deliver(const std::string& text) noexcept {
 }
 
 /// The text of a finding that was not reported before; else "". Requires: the lock is held.
-[[nodiscard]] std::string report(const Found& found) {
-  if (!found.any) return {};
-  State& s = state();
-  const Finding& f = found.finding;
+[[nodiscard]] std::string report(State& s, const Finding& f) {
   if (!s.reported.emplace(f.fault, f.earlier.stack, f.later_stack).second) return {};
   report_count.fetch_add(1, std::memory_order_relaxed);
   return s.reported.size() <= most_texts ? text_of(f, s.order) : std::string{};
@@ -99,11 +96,14 @@ void forget_all() noexcept {
 /// Calls `f(state)` under the lock, which returns what it found, and reports that.
 template <class F>
 void with_state(F f) noexcept try {
+  State& s = state();
   std::string text;
   {
-    const std::lock_guard lock{state().mutex};
+    const std::lock_guard lock{s.mutex};
     if (!detail::is_checking()) return;
-    text = report(f(state()));
+    const Found found = f(s);
+    if (!found.any) return;
+    text = report(s, found.finding);
   }
   if (!text.empty()) deliver(text);
 } catch (const std::bad_alloc&) {
@@ -112,11 +112,12 @@ void with_state(F f) noexcept try {
 
 /// For hooks that find nothing.
 template <class F>
-void change_state(F f) noexcept {
-  with_state([&](State& s) {
-    f(s);
-    return Found{};
-  });
+void change_state(F f) noexcept try {
+  State& s = state();
+  const std::lock_guard lock{s.mutex};
+  if (detail::is_checking()) f(s);
+} catch (const std::bad_alloc&) {
+  forget_all();
 }
 
 /// Forgets what is complete, now and then.

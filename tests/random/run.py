@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs random programs in many settings: on the host backend, or on a stand-in in each order of execution and with 0 to 8 channels.
+"""Runs random programs in many settings: on the host backend, on a GPU, or on a stand-in in each order of execution and with 0 to 8 channels.
 
-    run.py --program random_programs [--standin libcudart.so.13] [--count 20000] [--seed 1] [--jobs 2]
+    run.py --program random_programs [--gpu | --standin libcudart.so.13] [--count 20000] [--seed 1] [--jobs 2]
 """
 import argparse
 import concurrent.futures
@@ -19,6 +19,11 @@ ON_HOST = [
     ({'RUNNEL_HOST_MEMORY': '64M'}, ['--small'], 9),
     ({'RUNNEL_HOST_MEMORY': '16M'}, ['--staged', '--operations', '16'], 1),
     ({}, ['--operations', '60', '--threads', '4', '--small'], 20),
+]
+ON_GPU = [
+    ({}, [], 50),
+    ({'RUNNEL_CHECK': '1'}, ['--small'], 10),
+    ({}, ['--operations', '60', '--threads', '4', '--small'], 40),
 ]
 ON_STANDIN = [
     ({'STANDIN_SCHEDULER': 'eager'}, [], 12),
@@ -53,7 +58,7 @@ def run(options, settings, arguments, seed, count):
 def pieces(options):
     """At most 20,000 programs of one setting at a time, so that all jobs have work until the end."""
     seed = options.seed
-    for settings, arguments, percent in ON_STANDIN if options.standin else ON_HOST:
+    for settings, arguments, percent in ON_STANDIN if options.standin else ON_GPU if options.gpu else ON_HOST:
         left = options.count * percent // 100
         while left > 0:
             count = min(left, 20000)
@@ -64,6 +69,7 @@ def pieces(options):
 
 parser = argparse.ArgumentParser()
 parser.add_argument('--program', type=pathlib.Path, required=True)
+parser.add_argument('--gpu', action='store_true')
 parser.add_argument('--standin', type=pathlib.Path)
 parser.add_argument('--count', type=int, default=20000)
 parser.add_argument('--seed', type=int, default=1)

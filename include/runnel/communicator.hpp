@@ -30,8 +30,8 @@ enum class Engine {
 /// How a communicator works. Every process has to give the same options.
 struct CommunicatorOptions {
   Engine engine = Engine::automatic;  ///< what moves the data
-  /// An operation that takes longer, once its turn in the stream has come, breaks the communicator with errc::timed_out. So long NCCL and
-  /// RCCL may take to make the communicator, too. Zero: it takes as long as it takes, and a small operation is about 1 us faster.
+  /// An operation that takes longer, once its turn in the stream has come, breaks the communicator with errc::timed_out. It also
+  /// limits how long NCCL and RCCL take to make the communicator. Zero: no limit, and a small operation is about 1 us faster.
   std::chrono::milliseconds timeout{0};
   /// Whether operations of this communicator may run at the same time as those of other communicators of the device. Then the programmer
   /// has to see to it that they cannot wait for each other in a circle.

@@ -3,6 +3,7 @@
 
 #include "base/sync.hpp"
 
+#include <runnel/detail/deadline.hpp>
 #include <runnel/error.hpp>
 
 #include <unistd.h>
@@ -68,7 +69,7 @@ void write(const std::string& path, const std::string& text) {
 /// Polls until `done()`. @throws errc::timed_out with the reason that `what()` gives
 template <class F, class G>
 void await(std::chrono::milliseconds patience, F done, G what) {
-  for (const auto end = sync::Clock::now() + patience; !done(); sync::sleep_for(std::chrono::milliseconds{2}))
+  for (const auto end = deadline_after(patience); !done(); sync::sleep_for(std::chrono::milliseconds{2}))
     if (sync::Clock::now() >= end) throw_error(errc::timed_out, meeting, what().c_str());
 }
 

@@ -152,7 +152,8 @@ TEST_F(OverCcl, FilesOfAnEarlierRunDoNoHarm) {
   } else {
     meet();
   }
-  const World again = World::from_file(path, rank, size);
+  constexpr std::chrono::hours centuries{24 * 365 * 1000};  // the end of this patience is later than the clock can say
+  const World again = World::from_file(path, rank, size, centuries);
   for (int round = 0; round < 3; ++round) {
     int number = rank == 0 ? 40 + round : 0;
     again.broadcast(&number, sizeof number);

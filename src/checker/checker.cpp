@@ -138,7 +138,8 @@ struct Operation {
   }
 };
 
-/// The number of a stream that the checker is told something of. Requires: the lock is held.
+/// The number of a stream to which an operation is added: not all of its operations are known to be complete any more. Requires: the lock
+/// is held.
 [[nodiscard]] std::uint32_t number_of(State& s, const StreamInfo& stream) {
   stream.known_complete->store(0, std::memory_order_relaxed);
   return s.order.number_of(stream);
@@ -273,7 +274,7 @@ void ends_stream(std::uint64_t id) noexcept {
 void host_waited_for_stream(const StreamInfo& stream) noexcept {
   change_state([&](State& s) {
     s.order.complete_stream(number_of(s, stream));
-    // A blocking stream may wait for work of others that the checker is told of later.
+    // A blocking stream also waits for later work of the default stream, which does not pass through here.
     if (!stream.blocking) stream.known_complete->store(stream.id, std::memory_order_relaxed);
   });
 }

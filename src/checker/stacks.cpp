@@ -167,7 +167,8 @@ struct KnownWalks {
 };
 thread_local constinit KnownWalks* known_walks = nullptr;
 
-/// Two hooks may be called at the same depth, one after the other, as for memory that is allocated and freed: `caller` tells them apart.
+/// The place for the walk that begins at this frame. Hooks that are called in turn, as for allocating and freeing, may have the same frame
+/// address; `caller` gives them different places.
 [[nodiscard]] Walk& known_walk_of(void* frame, void* caller) {
   if (known_walks == nullptr) {
     known_walks = new KnownWalks;

@@ -49,8 +49,8 @@ struct Slot : StreamSlot {
 
   sync::Atomic<bool> has_failure{false};
 
-  /// For the race checker: the stream's id if the checker knows that all operations of the stream are complete, else 0. Always 0 for blocking
-  /// streams.
+  /// For the race checker: the stream's id if the checker knows that all operations of the stream are complete, else 0. Always 0 for a
+  /// blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
 
   /// How many completions were submitted (watcher.hpp). A host function keeps the number of its launch: it belongs to later ones only.

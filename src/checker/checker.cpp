@@ -274,7 +274,7 @@ void ends_stream(std::uint64_t id) noexcept {
 void host_waited_for_stream(const StreamInfo& stream) noexcept {
   change_state([&](State& s) {
     s.order.complete_stream(number_of(s, stream));
-    // A blocking stream also waits for later work of the default stream, which does not pass through here.
+    // Not for a blocking stream: it also waits for later work of the default stream, and that work resets only its own stream's value.
     if (!stream.blocking) stream.known_complete->store(stream.id, std::memory_order_relaxed);
   });
 }

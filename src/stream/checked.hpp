@@ -44,7 +44,7 @@ inline void tell_wait(const Slot& slot, native::event event) noexcept {
   if (is_checked(slot)) [[unlikely]]
     checker::waits_for_event(info_of(slot), event);
 }
-/// The host has waited for the stream. The checker is told once: a loop that asks an idle stream takes no lock.
+/// Tells the checker that the host has waited for the stream. If the checker knows that already, this takes no lock.
 inline void tell_complete(const Slot& slot) noexcept {
   if (is_checking() && slot.known_complete.load(std::memory_order_relaxed) != slot.id.load(std::memory_order_relaxed)) [[unlikely]]
     checker::host_waited_for_stream(info_of(slot));

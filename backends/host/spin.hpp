@@ -12,6 +12,11 @@
 
 namespace runnel::inline RUNNEL_ABI::host {
 
+/// Some 0.4 microseconds without polling, in which another thread keeps the cache lines that it writes.
+inline void pause() noexcept {
+  for (int i = 0; i < sync::polls(24); ++i) detail::relax();
+}
+
 /// Polls `done()` for a few microseconds, which is longer than a hand-over between threads takes on a quiet machine. On a busy machine the
 /// scheduler prefers a thread that sleeps, so that more polling, or yielding, would lose time there. The pauses grow, since each poll takes
 /// the cache line from the thread that is to write it. Returns the last answer.

@@ -4,6 +4,8 @@
 #include "engine.hpp"
 #include "spin.hpp"
 
+#include "base/prefetch.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -47,7 +49,7 @@ std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept, void (*move_in)(voi
     }
     if (place() == 0) add_block();  // the last block is full
     Task& task = last_->tasks[place()];
-    __builtin_prefetch(&task + 1, 1);  // the worker had it last
+    detail::prefetch_to_write(&task + 4);  // the worker had it last
     task.run = run;
     move_in(task.payload, work);
     last_->note_caller(place());

@@ -147,8 +147,6 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   [[nodiscard]] bool announce_waiter(std::uint64_t number) noexcept;
   void make_room();
 
-  const int priority_;
-
   detail::SpinLock lock_;                    // guards the end of the queue, busy_ and room_until_
   sync::Atomic<bool> may_be_full_{false};    // beside the lock, which a submission takes next: so the check costs nothing
   std::uint64_t room_until_ = most_pending;  // a submission that adds a block from this number on looks at completed_
@@ -160,6 +158,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   alignas(64) TaskBlock* first_ = nullptr;     // once there is a block, only the worker that runs the queue touches this
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_
   sync::Atomic<std::uint64_t> completed_{0};
+  const int priority_;  // not beside the lock, because the worker looks at it after each task
 
   sync::Mutex waiters_mutex_;  // guards all of the following members
   sync::ConditionVariable waiters_wake_;

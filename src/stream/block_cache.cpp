@@ -21,10 +21,8 @@ constexpr bool caches = false;
 constexpr bool caches = !sync::finds_races;
 #endif
 
-struct FreeBlock {
-  FreeBlock* next;
-  FreeBlock* next_batch;
-};
+struct FreeBlock : Batched<FreeBlock, 15> {};
+static_assert(sizeof(FreeBlock) <= block_bytes);
 using Cache = BatchCache<FreeBlock>;
 
 }  // namespace
@@ -37,7 +35,7 @@ void* allocate_block(std::size_t bytes) {
 
 void free_block(void* block, std::size_t bytes) noexcept {
   if (!caches || bytes > block_bytes) return ::operator delete(block);
-  Cache::give(new (block) FreeBlock{});
+  Cache::give(new (block) FreeBlock);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -63,11 +63,9 @@ void run_and_destroy(OwnedFunction function) noexcept {
 
 /// What is enqueued in place of a function if the runtime may forget to call it. Either the runtime's call or discard_host_functions()
 /// takes the function out, and destroys it. Tickets are never freed, so that a late call finds an empty ticket.
-struct Ticket {
+struct Ticket : Batched<Ticket, 8> {
   sync::Atomic<HostFunction*> function{nullptr};
   sync::Atomic<int> device{0};
-  Ticket* next = nullptr;
-  Ticket* next_batch = nullptr;
 };
 using UnusedTickets = BatchCache<Ticket>;
 struct Tickets {
@@ -81,10 +79,12 @@ constexpr std::size_t ticket_batch = 64;
   if (Ticket* const unused = UnusedTickets::take()) [[likely]]
     return unused;
   auto fresh = std::make_unique<Ticket[]>(ticket_batch);
-  for (std::size_t i = 1; i + 1 < ticket_batch; ++i) fresh[i].next = &fresh[i + 1];
-  const std::lock_guard lock{tickets().lock};
-  Ticket* const first = tickets().all.emplace_back(std::move(fresh)).get();
-  UnusedTickets::share(first + 1);
+  Ticket* first = nullptr;
+  {
+    const std::lock_guard lock{tickets().lock};
+    first = tickets().all.emplace_back(std::move(fresh)).get();
+  }
+  for (std::size_t i = 1; i < ticket_batch; ++i) UnusedTickets::give(first + i);
   return first;
 }
 

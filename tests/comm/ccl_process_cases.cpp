@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <runnel/communicator.hpp>
@@ -31,9 +32,9 @@ World world() {
 CommunicatorOptions options(std::chrono::milliseconds timeout = 0ms) { return {.engine = Engine::ccl, .timeout = timeout}; }
 
 /// One process dies; the others wait for it. Then they can end as ever.
-void die() {
+void die(std::chrono::milliseconds timeout) {
   const World all_of_them = world();
-  const Communicator all{all_of_them, options(1s)};
+  const Communicator all{all_of_them, options(timeout)};
   const Stream stream;
   DeviceBuffer<int> values{10, stream};
   fill(stream, values, 1);
@@ -47,7 +48,7 @@ void die() {
     std::puts("no error");
   } catch (const Error& error) {
     const bool is_named = error.code() == errc::peer_lost || error.code() == errc::timed_out;
-    std::puts(is_named && std::chrono::steady_clock::now() - begin < 1100ms ? "an error in time" : error.what());
+    std::puts(is_named && std::chrono::steady_clock::now() - begin < timeout + 100ms ? "an error in time" : error.what());
   }
 }
 
@@ -135,7 +136,7 @@ void environment() {
 
 int main(int, char** argv) {
   const auto is = [&](const char* name) { return std::strcmp(argv[1], name) == 0; };
-  if (is("die")) die();
+  if (is("die")) die(std::chrono::seconds{std::atoi(argv[2])});
   if (is("just_return")) just_return();
   if (is("destroy")) destroy();
   if (is("fork_in_use")) fork_in_use();

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the cases of ccl_process_cases.cpp over the stand-in libraries, and compares what all processes print. Prints TAP.
 
-usage: ccl_processes.py PROGRAM LIBRARY-PATH [TIMES]"""
+usage: ccl_processes.py PROGRAM LIBRARY-PATH [TIMES]
+       ccl_processes.py PROGRAM --gpu [TIMES]           the cases that need no stand-in, with a GPU for each of two processes"""
 import os
 import subprocess
 import sys
@@ -17,6 +18,9 @@ FORKED = [f'runnel: could not {what}: this process was forked from one that had 
 ON_ONE = {'STANDIN_CCL_FAULT_RANK': '1'}
 LATE = REFUSED + 'another process did not take part within the timeout of 1000 ms'
 LOST = 'runnel: could not run an operation: remote process exited'
+ON_GPU = library_path == '--gpu'
+# The timeout of `die`, in seconds. On GPUs it covers the start of NCCL, too.
+TIMEOUT = '5' if ON_GPU else '1'
 
 # Name, processes, settings of the stand-in, and what all processes print; None: each prints some error.
 CASES = [
@@ -44,12 +48,15 @@ CASES = [
     ('reduce_with_timeout', 2, ON_ONE | {'STANDIN_CCL_FAULT': 'call=3;code=4;form=executed'}, 2 * [BROKEN + 'invalid argument'] + 2 * [LOST]),
     ('reduce_with_timeout', 2, ON_ONE | {'STANDIN_CCL_FAULT': 'operation=2;code=3'}, 2 * ['runnel: could not run an operation: internal error'] + 2 * [LOST]),
 ]
+if ON_GPU:
+    ALONE = ('die', 'just_return', 'destroy', 'fork_in_use', 'make_with_the_longest_timeout')
+    CASES = [case for case in CASES if case[0] in ALONE and case[1] <= 2 and not case[2]]
 
 
 def fault_of(name, processes, settings, expected):
-    environment = os.environ | {'LD_LIBRARY_PATH': library_path, 'RUNNEL_STANDIN': '1'} | settings
+    environment = dict(os.environ) if ON_GPU else os.environ | {'LD_LIBRARY_PATH': library_path, 'RUNNEL_STANDIN': '1'} | settings
     try:
-        done = subprocess.run([sys.executable, launch, '-n', str(processes), '--limit', str(LIMIT_S), program, name], capture_output=True,
+        done = subprocess.run([sys.executable, launch, '-n', str(processes), '--limit', str(LIMIT_S), program, name, TIMEOUT], capture_output=True,
                               text=True, timeout=2 * LIMIT_S, env=environment)
     except subprocess.TimeoutExpired:
         return f'it still ran after {2 * LIMIT_S} s'

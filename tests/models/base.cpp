@@ -28,9 +28,7 @@ void spin_lock() {
   expect(counter.number == 6, "a turn was lost");
 }
 
-struct Node {
-  Node* next = nullptr;
-  Node* next_batch = nullptr;
+struct Node : runnel::detail::Batched<Node, 3> {
   int uses = 0;
 };
 using Cache = runnel::detail::BatchCache<Node, 1>;
@@ -46,9 +44,10 @@ void take_and_give() {
     Cache::give(node);
   }
 }
-[[nodiscard]] Node* chain(int count) {
-  Node* first = nullptr;
-  for (int i = 0; i < count; ++i) first = new Node{first};
+/// Requires: a batch may be so large.
+[[nodiscard]] Node* batch_of(std::size_t size) {
+  Node* const first = new Node{};
+  for (first->count = 0; first->count + 1 < size; ++first->count) first->others[first->count] = new Node{};
   return first;
 }
 /// As many nodes as were given to the cache must be there after all threads ended.
@@ -62,15 +61,15 @@ void expect_nodes(int count) {
 }
 
 void batch_cache() {
-  together([] { Cache::share(chain(2)), take_and_give(); }, [] { take_and_give(), Cache::share(chain(1)); },
+  together([] { Cache::share(batch_of(2)), take_and_give(); }, [] { take_and_give(), Cache::share(batch_of(1)); },
            [] { take_and_give(), take_and_give(); });
   expect_nodes(3);
 }
 
 /// Threads that are ending take single nodes, after their own part of the cache has gone.
 void batch_cache_at_thread_end() {
-  Cache::share(chain(2));
-  Cache::share(chain(1));
+  Cache::share(batch_of(2));
+  Cache::share(batch_of(1));
   const auto end_with_a_node = [] {
     runnel::detail::at_thread_end([](void*) { take_and_give(); }, nullptr);  // called after the cache's own function
     take_and_give();
@@ -85,11 +84,11 @@ void batch_cache_exchange() {
   together(
       [&] {
         const model::Calm calm;
-        for (Node* node = chain(33); node != nullptr;) Cache::give(std::exchange(node, node->next));
+        for (int i = 0; i < 4; ++i) Cache::give(new Node{});
         given.store(1, std::memory_order_relaxed);
       },
       [] { take_and_give(), take_and_give(); }, [] { take_and_give(); });
-  expect_nodes(33);
+  expect_nodes(4);
 }
 
 constexpr model::Check checks_of_base[] = {

@@ -10,10 +10,7 @@
 
 namespace {
 
-struct Node {
-  Node* next = nullptr;
-  Node* next_batch = nullptr;
-};
+struct Node : runnel::detail::Batched<Node, 4> {};
 using Cache = runnel::detail::BatchCache<Node>;
 
 // Threads that live at the same time each need a node. The first must not take all that earlier threads have left.

@@ -59,7 +59,9 @@ template <class Facts>
   if (facts.runtime_takes_any_memory()) return Route::direct;
   // For copies between host memories the runtimes hold the caller.
   if (is_host(to) && is_host(from)) return facts.is_capturing() ? Route::refused_in_capture : Route::host_function;
-  if (to == MemoryKind::device && from == MemoryKind::device && facts.are_on_two_devices()) return Route::peer;
+  // CUDA's call for two devices cannot be captured, and breaks the capture. Its other one can, if the devices reach each other's memory.
+  if (to == MemoryKind::device && from == MemoryKind::device && facts.are_on_two_devices())
+    return facts.is_capturing() ? Route::direct : Route::peer;
   if (!pageable && !facts.direct_failed()) return Route::direct;
   if (facts.device_reads_pageable()) return Route::direct;
   if (request.policy == Pageable::refuse) return Route::refused_by_policy;  // the memory is pinned in parts only

@@ -3,6 +3,7 @@
 
 #include "base/hang_report.hpp"
 #include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
 #include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"
@@ -128,7 +129,10 @@ void reach(int device, const void* pointer, const char* operation) {
   if (info.kind != MemoryKind::device || owner == device || reached[device][owner].load(std::memory_order_acquire)) return;
   int can = 0;
   check(backend::can_access_peer(can, device, owner), operation);
-  if (can != 0 && has_memory_pools(owner)) check(backend::allow_pool_access(owner, device, true), operation);
+  if (can != 0 && has_memory_pools(owner)) {
+    const RelaxedCapture relaxed;
+    check(backend::allow_pool_access(owner, device, true), operation);
+  }
   reached[device][owner].store(true, std::memory_order_release);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "support.hpp"
 
@@ -140,6 +142,32 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
   { const Stream dies = std::move(stream); }
   event = Event{};
   EXPECT_TRUE(same()) << "destructors";
+}
+
+// The copies in the capture are the first ones that reach the other device's memory.
+TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
+  if (!first.can_access_peer(second)) GTEST_SKIP() << "the devices cannot reach each other's memory";
+  constexpr std::size_t count = 1000;
+  const Stream stream{first}, other{second};
+  PinnedBuffer<int> source(count), flat(count), pitched(count);
+  std::iota(source.begin(), source.end(), 1);
+  DeviceBuffer<int> here{count, stream}, there{count, other};
+  stream.synchronize();
+  other.synchronize();
+  first.disable_peer_access(second);
+  const Graph graph = capture(stream, [&] {
+    copy(stream, there, source);
+    copy(stream, here, there);
+    copy(stream, flat, here);
+    copy_2d(stream, here.data(), 100, there.data() + 25, 100, 80, 10);
+    copy(stream, pitched, here);
+  });
+  graph.launch(stream);
+  stream.synchronize();
+  EXPECT_TRUE(std::equal(flat.begin(), flat.end(), source.begin()));
+  EXPECT_EQ(pitched[0], source[25]);
+  EXPECT_EQ(pitched[244], source[269]);
+  EXPECT_EQ(pitched[245], source[245]);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs random programs in many settings: on the host backend, on a GPU, or on a stand-in in each order of execution and with 0 to 8 channels.
 
-    run.py --program random_programs [--gpu | --standin libcudart.so.13] [--count 20000] [--seed 1] [--jobs 2]
+    run.py --program random_programs [--gpu [--devices 2] | --standin libcudart.so.13] [--count 20000] [--seed 1] [--jobs 2]
 """
 import argparse
 import concurrent.futures
@@ -24,6 +24,11 @@ ON_GPU = [
     ({}, [], 50),
     ({'RUNNEL_CHECK': '1'}, ['--small'], 10),
     ({}, ['--operations', '60', '--threads', '4', '--small'], 40),
+]
+ON_TWO_GPUS = [
+    ({}, ['--devices', '2', '--small'], 60),
+    ({'RUNNEL_CHECK': '1'}, ['--devices', '2', '--small'], 10),
+    ({}, ['--devices', '2', '--small', '--operations', '60', '--threads', '4'], 30),
 ]
 ON_STANDIN = [
     ({'STANDIN_SCHEDULER': 'eager'}, [], 12),
@@ -55,10 +60,16 @@ def run(options, settings, arguments, seed, count):
     return done.returncode == 0
 
 
+def settings_of(options):
+    if options.standin:
+        return ON_STANDIN
+    return ON_HOST if not options.gpu else ON_TWO_GPUS if options.devices == 2 else ON_GPU
+
+
 def pieces(options):
     """At most 20,000 programs of one setting at a time, so that all jobs have work until the end."""
     seed = options.seed
-    for settings, arguments, percent in ON_STANDIN if options.standin else ON_GPU if options.gpu else ON_HOST:
+    for settings, arguments, percent in settings_of(options):
         left = options.count * percent // 100
         while left > 0:
             count = min(left, 20000)
@@ -70,6 +81,7 @@ def pieces(options):
 parser = argparse.ArgumentParser()
 parser.add_argument('--program', type=pathlib.Path, required=True)
 parser.add_argument('--gpu', action='store_true')
+parser.add_argument('--devices', type=int, default=1, choices=(1, 2), help='with --gpu: how many GPUs the programs use')
 parser.add_argument('--standin', type=pathlib.Path)
 parser.add_argument('--count', type=int, default=20000)
 parser.add_argument('--seed', type=int, default=1)

@@ -163,6 +163,9 @@ vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, in
       ++state().misuse.wrong_device;
       return vendor::invalid_value;
     }
+    // Seen on two H100, driver 580: CUDA cannot record this call, but can record cudaMemcpyAsync between two devices.
+    const StreamPtr used = state().stream(stream);
+    if (used != nullptr && used->capturing()) return break_capture(*used->capture, vendor::capture_unsupported);
     return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream);
   });
 }

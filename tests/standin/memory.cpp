@@ -273,6 +273,7 @@ vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
 vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access, std::size_t count) {
   return call([&](Lock&) -> int {
     if (pool == nullptr || access == nullptr || count != 1) return vendor::invalid_value;
+    if (breaks_captures()) return vendor::capture_unsupported;
     return access->location.id >= 0 && access->location.id < settings().devices ? vendor::ok : vendor::invalid_device;
   });
 }

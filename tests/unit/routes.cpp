@@ -130,6 +130,8 @@ TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
     EXPECT_EQ(choose_route(request_of(bytes), hosts), Route::refused_in_capture);
     KnownFacts direct{.to = device, .from = pinned, .capturing = true};
     EXPECT_EQ(choose_route(request_of(bytes), direct), Route::direct);
+    KnownFacts peer{.two_devices = true, .capturing = true};
+    EXPECT_EQ(choose_route(request_of(bytes), peer), Route::direct);
     KnownFacts blocked{.to = device, .from = pageable, .capturing = true};
     EXPECT_EQ(choose_route(request_of(bytes, Pageable::block), blocked), Route::blocked);
   }

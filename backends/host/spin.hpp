@@ -12,9 +12,9 @@
 
 namespace runnel::inline RUNNEL_ABI::host {
 
-/// Some 0.4 microseconds without polling, in which another thread keeps the cache lines that it writes.
+/// Some 0.2 microseconds without polling, in which another thread keeps the cache lines that it writes.
 inline void pause() noexcept {
-  for (int i = 0; i < sync::polls(24); ++i) detail::relax();
+  for (int i = 0; i < sync::polls(12); ++i) detail::relax();
 }
 
 /// Polls `done()` for a few microseconds, which is longer than a hand-over between threads takes on a quiet machine. On a busy machine the

@@ -57,6 +57,16 @@ TEST_F(Errors, OutOfMemoryIsABadAllocAndARunnelError) {
   EXPECT_TRUE(runs(device_works.stream()));
 }
 
+TEST_F(Errors, TheRuntimesNameOfAnErrorIsItsOwn) {
+  try {
+    DeviceBuffer<unsigned char> buffer(huge / 2);
+    FAIL() << "nothing was thrown";
+  } catch (const runnel::Error& error) {
+    EXPECT_NE(error.native_code(), 0);
+    EXPECT_NE(std::strstr(error.native_name(), "emory"), nullptr) << error.native_name();
+  }
+}
+
 TEST_F(Errors, OtherErrorsAreSystemErrors) {
   const auto refused = [] { Device{-1}.use(); };
   EXPECT_TRUE(throws<std::system_error>(refused));

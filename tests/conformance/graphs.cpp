@@ -530,6 +530,9 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
     copy(*stream, *result, scratch);
   };
   if (code_of([&] { graph = capture(*stream, work); }) == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
+  const std::string drawing = graph.dot();
+  for (const char* const part : {"\"allocation\"", "\"free\""})
+    EXPECT_NE(drawing.find(part), std::string::npos) << part << " is missing in\n" << drawing;
   for (int i = 0; i < 3; ++i) {
     number_source(77 + i);
     graph.launch(*stream);
@@ -602,6 +605,18 @@ TEST_F(Graphs, TheDrawingNamesTheNodes) {
   const std::string text = graph.dot();
   for (const char* const part : {"digraph", "\"fill\"", "\"copy\"", "\"host function\"", "n0 -> n1", "n1 -> n2"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
+}
+
+TEST_F(Graphs, RefusalsSayWhy) {
+  const auto says = [](const std::string& text, const char* why) { return text.find(why) != std::string::npos; };
+  const Graph graph = capture(*stream, [&] { stream->launch_host_func([] {}); });
+  std::string again, nested;
+  static_cast<void>(capture(*stream, [&] {
+    again = conformance::text_of([&] { begin_capture(*stream); });
+    nested = conformance::text_of([&] { graph.launch(*stream); });
+  }));
+  EXPECT_TRUE(says(again, "could not begin a capture: the stream is being captured already")) << again;
+  EXPECT_TRUE(says(nested, "could not launch a graph: a graph cannot be a part of another one")) << nested;
 }
 
 }  // namespace

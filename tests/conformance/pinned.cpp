@@ -791,6 +791,8 @@ TEST_F(Registration, RegisteringTwiceOrOverlappingIsRefused) {
     EXPECT_EQ(register_again(0, 8193), errc::invalid_argument);
     EXPECT_EQ(register_again(8192 + 16383, 100), errc::invalid_argument);
     EXPECT_EQ(register_again(0, memory.size()), errc::invalid_argument);
+    const std::string text = text_of([&] { const HostRegistration other(memory.data() + 8192, 16384); });
+    EXPECT_NE(text.find("is registered already"), std::string::npos) << text;
   }
   const HostRegistration again{memory};
   EXPECT_EQ(again.size_bytes(), memory.size());

@@ -88,4 +88,24 @@ TEST_F(QueueBound, ManyCallersOfOneStreamAllFinish) {
   EXPECT_EQ(done, 4 * each);
 }
 
+TEST_F(QueueBound, AFastCallerOfGraphsWaitsForASlowStream) {
+  constexpr int launches = 200'000;
+  const Stream stream;
+  std::atomic<int> done{0};
+  const Graph graph = capture(stream, [&] {
+    stream.launch_host_func([&done] {
+      spin_a_little();
+      done.fetch_add(1, std::memory_order_relaxed);
+    });
+  });
+  int most = 0;
+  for (int i = 0; i < launches; ++i) {
+    graph.launch(stream);
+    most = std::max(most, i + 1 - done.load(std::memory_order_relaxed));
+  }
+  stream.synchronize();
+  EXPECT_EQ(done, launches);
+  EXPECT_LT(most, most_waiting);
+}
+
 }  // namespace

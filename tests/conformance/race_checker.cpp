@@ -526,6 +526,18 @@ TEST_F(EnoughWaits, AStreamEndsButTheOrderStays) {
   expect_none();
 }
 
+// Without a handler, a report goes to the standard error output.
+TEST_F(MissingWait, IsReportedToTheUser) {
+  const Stream a, b;
+  auto buffer = ready_buffer(a);
+  RaceChecker::set_handler(nullptr);
+  testing::internal::CaptureStderr();
+  fill(a, buffer, 1);
+  fill(b, buffer, 2);
+  const std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_NE(printed.find(missing_wait), std::string::npos) << printed;
+}
+
 TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
   if (!streams_are_threads()) GTEST_SKIP() << "pinned memory is never ordinary memory later";
   Stream a, b;

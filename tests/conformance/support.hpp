@@ -82,19 +82,36 @@ class Log {
 
 using Entries = std::vector<std::string>;
 
-/// The code of the runnel::Error that `f` throws; `nothing_thrown` if it throws nothing. Checks that the error names its operation.
+/// Whether the text says what could not be done, and why.
+inline void expect_sentence(const runnel::Error& error) {
+  const std::string text = error.what(), operation = error.operation(), begin = "runnel: could not " + operation + ": ";
+  EXPECT_EQ(text.find(begin), 0U) << text;
+  EXPECT_GT(text.size(), begin.size()) << text;
+  EXPECT_NE(operation.find("the "), 0U) << "this is a reason: " << text;
+}
+
+/// The code of the runnel::Error that `f` throws; `nothing_thrown` if it throws nothing. Checks what the error says.
 template <class F>
 [[nodiscard]] std::error_code code_of(F&& f) {
   try {
     static_cast<void>(std::forward<F>(f)());
     return {};
   } catch (const runnel::Error& error) {
-    EXPECT_STRNE(error.what(), "");
-    EXPECT_STRNE(error.operation(), "");
+    expect_sentence(error);
     return error.code();
   }
 }
 inline const std::error_code nothing_thrown{};
+/// The text of the runnel::Error that `f` throws; "" if it throws nothing.
+template <class F>
+[[nodiscard]] std::string text_of(F&& f) {
+  try {
+    static_cast<void>(std::forward<F>(f)());
+    return "";
+  } catch (const runnel::Error& error) {
+    return error.what();
+  }
+}
 
 /// Waits until `holds()` is true. Returns false if that takes longer than `patience`.
 template <class Predicate>

@@ -158,6 +158,14 @@ bool begin_use(StreamUse use) noexcept {
   return true;
 }
 
+void repeat_use(StreamUse use) noexcept {
+  const std::lock_guard lock{registry().lock};
+  if (use.slot->id.load(std::memory_order_relaxed) == use.id)
+    ++use.slot->memory_uses;
+  else if (const auto found = registry().retired.find(use.id); found != registry().retired.end())
+    ++found->second.uses;
+}
+
 void end_use(StreamUse use) noexcept {
   Retired last{};
   {

@@ -438,8 +438,8 @@ TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
 }
 
 TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
-  enum class Launcher { open_stream, ended_stream, thread };
-  for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream, Launcher::thread}) {
+  enum class Launcher { open_stream, ended_stream, stream_ended_before, thread };
+  for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream, Launcher::stream_ended_before, Launcher::thread}) {
     std::vector<int> order;
     Graph graph = capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(1); }); });
     Gate gate;
@@ -456,6 +456,7 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
     }};
     launched.get_future().wait();
     if (launcher != Launcher::thread) launch_behind_gate(*first);
+    if (launcher == Launcher::stream_ended_before) first.reset();
     for (int nodes = 2; nodes < 4; ++nodes)  // the second update comes before a launch
       EXPECT_FALSE(graph.update(*stream, [&] {
         for (int i = 0; i < nodes; ++i) stream->launch_host_func([&order, nodes] { order.push_back(nodes); });

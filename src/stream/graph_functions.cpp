@@ -136,8 +136,13 @@ void discard_native_capture(native::stream stream) noexcept {
 void abandon_capture(StreamUse stream) noexcept {
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return;
-  discard_native_capture(stream.slot->handle);
+  const bool is_other_threads = stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();  // its handle is ours here
+  if (!is_other_threads) discard_native_capture(stream.slot->handle);
   close_capture(capture.number);
+}
+
+void forget_capture(StreamUse stream) noexcept {
+  if (const OpenCapture capture = capture_begun_on(stream); capture.number != 0) close_capture(capture.number);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

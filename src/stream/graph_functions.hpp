@@ -83,7 +83,10 @@ void close_capture(std::uint64_t number) noexcept;
 [[nodiscard]] backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept;
 /// The same for a graph that nobody wants.
 void discard_native_capture(native::stream stream) noexcept;
-/// Ends the capture that was begun on the stream, if there is one: the stream is about to be destroyed. Requires: its device is current.
+/// Ends the capture that was begun on the stream, if there is one: nobody else will, because the library's views of the stream end.
+/// Requires: its device is current.
 void abandon_capture(StreamUse stream) noexcept;
+/// The same for a native stream that exists no more.
+void forget_capture(StreamUse stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

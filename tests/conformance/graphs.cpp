@@ -310,6 +310,51 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
   expect_usable(side);
 }
 
+TEST_F(Graphs, ACaptureEndsWithTheLastWrapperOfItsStream) {
+  const native::stream handle = Stream{}.release();
+  for (const bool is_wrapped_again : {false, true}) {
+    {
+      const Stream borrowed = Stream::from_native(handle, device(), Ownership::borrow);
+      begin_capture(borrowed);
+      borrowed.launch_host_func([] {});
+      EXPECT_EQ(code_of([&] { device().synchronize(); }), errc::capture);
+    }
+    EXPECT_EQ(live_objects().host_functions, 0U);
+    device().synchronize();
+    if (!is_wrapped_again) continue;
+    const Stream taken = Stream::from_native(handle, device(), Ownership::take);
+    EXPECT_FALSE(taken.is_capturing());
+    expect_usable(taken);
+  }
+}
+
+TEST_F(Graphs, ACaptureEndsWithTheThreadWhoseDefaultStreamItIsOf) {
+  conformance::on_thread([&] {
+    const StreamRef captured = StreamRef::per_thread_default(stream->device());
+    begin_capture(captured);
+    captured.launch_host_func([] {});
+  });
+  EXPECT_EQ(live_objects().host_functions, 0U);
+  device().synchronize();
+}
+
+TEST_F(Graphs, PinnedMemoryOfAStreamThatEndsInACaptureIsReused) {
+  const void* used = nullptr;
+  {
+    Stream captured;
+    {
+      const PinnedBuffer<int> memory(count);
+      used = memory.data();
+      copy(captured, *on_device, memory);
+      captured.synchronize();
+      begin_capture(captured);
+    }
+    captured = Stream{};
+  }
+  const PinnedBuffer<int> next(count);
+  EXPECT_EQ(next.data(), used);
+}
+
 TEST_F(Graphs, HostFunctionsLiveAsLongAsTheGraph) {
   const auto kept = std::make_shared<int>(0);
   {

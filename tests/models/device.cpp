@@ -143,6 +143,7 @@ void postpone(Postponed item) noexcept { item.release(item); }
 void watch_main_thread() {}
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
+void forget_capture(StreamUse) noexcept {}
 void finish_slot(Slot&) noexcept {}
 bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }

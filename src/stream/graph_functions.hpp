@@ -48,11 +48,15 @@ class GraphFunctions {
     GraphFunctions& graph;
     sync::Atomic<std::uint64_t> runs{0};
   };
-  /// Successive launches on one stream.
+  /// Successive launches on one stream, with one label and in one epoch.
   struct Launches {
     std::uint64_t first;
     StreamUse stream;
+    std::uint64_t label;  // host_function_label
     std::uint64_t epoch;  // Slot::completions
+    [[nodiscard]] bool has_same(const Launches& other) const noexcept {
+      return stream == other.stream && label == other.label && epoch == other.epoch;
+    }
   };
   static void run(void* function) noexcept;
   [[nodiscard]] Launches launch_of(std::uint64_t number) noexcept;

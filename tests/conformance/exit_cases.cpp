@@ -324,6 +324,13 @@ void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
   }
 }
 
+/// Records uses of device memory, which takes another lock.
+void keep_recording(const std::atomic<bool>& stop) {
+  const Stream owner, user;
+  const DeviceBuffer<int> memory{100, owner};
+  while (!stop) record_stream(user, memory);
+}
+
 /// Objects that a child inherits. The child may destroy them.
 struct Inherited {
   explicit Inherited(StreamPool& from) : lease{from.acquire()}, own_pool{from.device(), {.size = 1}}, pool{&from} {}
@@ -333,6 +340,8 @@ struct Inherited {
   TimedEvent timed{stream};
   Event taken = Event::from_native(Event{stream}.release(), stream.device(), Ownership::take);
   PinnedBuffer<int> pinned{100};
+  DeviceBuffer<int> on_device{100, stream};
+  SharedBuffer<int> shared{100};
   StreamLease lease;
   StreamPool own_pool;
   StreamPool* pool;
@@ -368,6 +377,7 @@ int fork_beside_busy_threads() {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) threads.emplace_back([&] { keep_busy(pool, stop); });
+  threads.emplace_back([&] { keep_recording(stop); });
   for (int i = 0; i < 200 && failures == 0; ++i) {
     std::optional<Inherited> inherited{std::in_place, pool};
     const int status = in_child([&] { return destroy_what_the_parent_made(inherited); });

@@ -499,6 +499,14 @@ int no_hang_report() {
   return finish();
 }
 
+int settings_not_understood() {
+  setenv("RUNNEL_STAGING_CHUNK", "4MB", 1);
+  const CapturedErrors errors;
+  expect(Staging::options().chunk == std::size_t{8} << 20, "the default counts");
+  expect(errors.count("RUNNEL_STAGING_CHUNK=4MB is not understood") == 1, "the value is refused");
+  return finish();
+}
+
 int use_a_current_stream_in_the_child(const Stream& stream, std::optional<StreamGuard>& guard, std::optional<DeviceGuard>& device_guard,
                                       const StreamContext& context) {
   const auto expect_no_current_stream = [&] {
@@ -590,6 +598,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"hang_report", hang_report},
     {"hang_report_of_an_event", hang_report_of_an_event},
     {"no_hang_report", no_hang_report},
+    {"settings_not_understood", settings_not_understood},
     {"static_buffers_of_a_resource", static_buffers_of_a_resource},
     {"static_guard", static_guard},
     {"static_objects", static_objects},

@@ -341,16 +341,13 @@ TEST_F(Graphs, ACaptureEndsWithTheThreadWhoseDefaultStreamItIsOf) {
 TEST_F(Graphs, PinnedMemoryOfAStreamThatEndsInACaptureIsReused) {
   const void* used = nullptr;
   {
-    Stream captured;
-    {
-      const PinnedBuffer<int> memory(count);
-      used = memory.data();
-      copy(captured, *on_device, memory);
-      captured.synchronize();
-      begin_capture(captured);
-    }
-    captured = Stream{};
+    const Stream captured;
+    const PinnedBuffer<int> memory(count);
+    used = memory.data();
+    copy(captured, *on_device, memory);
+    begin_capture(captured);
   }
+  device().synchronize();
   const PinnedBuffer<int> next(count);
   EXPECT_EQ(next.data(), used);
 }

@@ -2,6 +2,7 @@
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/exit_notice.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -158,6 +159,7 @@ struct FreeingStream {
 /// Waits for the devices of all users, and frees the memory then; leaks it if work may still run. The plain free would wait for its own
 /// device if the memory came from a plain allocation, and for nothing if the memory came from a pool.
 void free_after_wait(const FreeRequest& request) noexcept {
+  if (release_mode_of_wait() != Release::now) return;
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
     if (i == request.device || request.has_others()) is_complete = wait_for_device(i) && is_complete;

@@ -182,6 +182,22 @@ int exit_with_a_value_that_never_comes() {
   return finish();
 }
 
+int exit_on_another_thread_with_a_closed_gate() {
+  static Stream stream;
+  static std::vector<unsigned char> ordinary(100'000);
+  static SharedBuffer<int> shared{100};
+  static HostRegistration registration{ordinary.data(), ordinary.size()};
+  static std::optional<ManagedBuffer<int>> managed;
+  try {
+    managed.emplace(100);
+  } catch (const Error& error) {
+    expect(error.code() == errc::not_supported, error.what());
+  }
+  hold(stream);
+  std::thread{[] { std::exit(finish() + 7); }}.join();
+  return 1;
+}
+
 int exit_with_pending_completions() {
   static Stream stream;
   static Event event;
@@ -583,6 +599,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_beside_busy_completions", exit_beside_busy_completions},
     {"exit_from_a_completion_function", exit_from_a_completion_function},
     {"exit_from_a_host_function", exit_from_a_host_function},
+    {"exit_on_another_thread_with_a_closed_gate", exit_on_another_thread_with_a_closed_gate},
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
     {"exit_with_a_value_that_never_comes", exit_with_a_value_that_never_comes},
     {"exit_with_pending_completions", exit_with_pending_completions},

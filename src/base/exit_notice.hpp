@@ -4,6 +4,8 @@
 
 #include "base/process.hpp"
 
+#include <runnel/config.hpp>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// As release_mode(), but notices also that exit() has called the destructor on another thread than the main one: nothing else tells before

@@ -597,6 +597,22 @@ TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
   }
 }
 
+TEST_F(Graphs, ACopyBetweenPinnedMemoriesIsRightOrTheRefusalSaysWhatToDo) {
+  number_source(1);
+  const Graph graph = capture(*stream, [&] {
+    try {
+      copy(*stream, *result, *source);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), errc::capture);
+      EXPECT_NE(std::string{error.what()}.find("copy them in a host function"), std::string::npos) << error.what();
+      stream->launch_host_func([&] { std::copy(source->begin(), source->end(), result->begin()); });
+    }
+  });
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(1));
+}
+
 TEST_F(Graphs, AGraphIsNoPartOfAnother) {
   const Graph inner = capture(*stream, [&] { stream->launch_host_func([] {}); });
   const Graph outer = capture(*stream, [&] {

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -62,8 +61,7 @@ void wait_for_each(HostDevice& device) noexcept {
 
 int shown_devices() noexcept {
   static const int count = [] {
-    const char* const asked = std::getenv("RUNNEL_HOST_DEVICES");
-    const std::size_t number = asked == nullptr ? 1 : detail::parse_size(asked).value_or(1);
+    const std::size_t number = detail::size_in_environment("RUNNEL_HOST_DEVICES").value_or(1);
     return static_cast<int>(std::min<std::size_t>(number, most_devices));
   }();
   return count;
@@ -71,8 +69,7 @@ int shown_devices() noexcept {
 
 std::size_t memory_of_device() noexcept {
   static const std::size_t bytes = [] {
-    const char* const asked = std::getenv("RUNNEL_HOST_MEMORY");
-    const std::size_t size = asked == nullptr ? 0 : detail::parse_size(asked).value_or(0);
+    const std::size_t size = detail::size_in_environment("RUNNEL_HOST_MEMORY").value_or(0);
     return size == 0 ? machine_memory() : size;
   }();
   return bytes;

@@ -116,6 +116,8 @@ void require_same_size(std::size_t to, std::size_t from);
 void require_index(std::size_t index, std::size_t size);
 CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind, const void* from, std::optional<MemoryKind> from_kind,
                       std::size_t bytes, Pageable policy);
+/// Copies, and waits for the stream. @throws errc::capture in a capture
+void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes);
 /// Repeats the `size` bytes at `value` `count` times.
 void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count);
 }  // namespace detail
@@ -144,14 +146,13 @@ void set(StreamRef stream, To&& to, std::size_t index, const std::type_identity_
   detail::fill_pattern(stream, std::data(to) + index, detail::kind_by_type<To>(), &value, sizeof value, 1);
 }
 /// The element at `index` after the work submitted to `stream` so far, for which it waits as StreamRef::synchronize() does.
-/// @throws errc::invalid_argument if there is no such element
+/// @throws errc::invalid_argument if there is no such element, errc::capture in a capture
 template <class From, class T = std::remove_const_t<detail::element_of<From>>>
 requires detail::memory_range<From> && std::is_trivially_copyable_v<T>
 [[nodiscard]] T get(StreamRef stream, From&& from, std::size_t index) {
   detail::require_index(index, std::size(from));
   std::array<unsigned char, sizeof(T)> bytes;
-  detail::copy_known(stream, bytes.data(), std::nullopt, std::data(from) + index, detail::kind_by_type<From>(), sizeof(T), Pageable::stage);
-  stream.synchronize();
+  detail::read_element(stream, bytes.data(), std::data(from) + index, detail::kind_by_type<From>(), sizeof(T));
   return std::bit_cast<T>(bytes);
 }
 

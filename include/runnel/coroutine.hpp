@@ -6,7 +6,7 @@
 ///
 /// The coroutine continues on the library's thread, which calls all functions of `on_complete()`: it may use streams, but should leave that
 /// thread soon. `co_await resume_on(stream, hook)` continues it elsewhere. `co_await` throws what `synchronize()` would throw. The
-/// exception of a host function stays, and the next `synchronize()` throws it, too.
+/// exception of a host function stays, and the next `synchronize()` throws it, too. Requires: nobody destroys the coroutine while it waits.
 #pragma once
 
 #include <runnel/completion.hpp>
@@ -99,6 +99,10 @@ template <ResumeHook Hook>
 template <ResumeHook Hook>
 [[nodiscard]] auto resume_on(const Event& event, Hook&& hook) {
   return detail::Awaiter<Event, std::decay_t<Hook>>{event, std::forward<Hook>(hook)};
+}
+template <ResumeHook Hook>
+[[nodiscard]] auto resume_on(const TimedEvent& event, Hook&& hook) {
+  return detail::Awaiter<TimedEvent, std::decay_t<Hook>>{event, std::forward<Hook>(hook)};
 }
 ///@}
 

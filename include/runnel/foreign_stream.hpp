@@ -22,6 +22,12 @@ class ForeignStream : public StreamRef {
   ForeignStream(native::stream handle, Device device, std::shared_ptr<const void> owner)
       : ForeignStream{std::make_shared<const Held>(handle, device, std::move(owner))} {}
 
+  ///@{ A move is a copy, so that no object is left without its owner.
+  ForeignStream(const ForeignStream&) = default;
+  ForeignStream& operator=(const ForeignStream&) = default;
+  ~ForeignStream() = default;
+  ///@}
+
   /// What keeps the stream alive.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return held_->owner; }
 

@@ -83,7 +83,8 @@ class Graph {
 
 /// From now on, work that is submitted to the stream goes into a graph and does not run, and so does the work of other streams once they
 /// wait for it. Copies of pageable memory, queries and waits of the host are refused by name, and leave the capture as it was.
-/// `capture()` is the safer form: it ends the capture also after an exception.
+/// `capture()` is the safer form: it ends the capture also after an exception. A capture that nobody has ended ends, without a graph, with
+/// the last object that wraps the stream, and that of a thread's default stream with the thread.
 /// @throws errc::capture for the default stream, and for a stream that is being captured
 void begin_capture(StreamRef stream);
 /// Ends the capture that this thread has begun on the stream. In every case no stream is captured any more afterwards.

@@ -110,7 +110,9 @@ class LimitResource {
         detail::throw_error(errc::out_of_memory, "allocate from a resource", "the limit of a LimitResource leaves no room for it");
     } while (!shared_->in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
     try {
-      return allocate_from(upstream_, stream, bytes, alignment);
+      void* const block = allocate_from(upstream_, stream, bytes, alignment);
+      if (block == nullptr) shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
+      return block;
     } catch (...) {
       shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
       throw;
@@ -119,7 +121,7 @@ class LimitResource {
   /// Gives a block back. If the upstream resource throws, its bytes stay in use.
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
     deallocate_to(upstream_, stream, pointer, bytes, alignment);
-    shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
+    if (pointer != nullptr) shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
   }
   /// The limit in bytes.
   [[nodiscard]] std::size_t limit() const noexcept { return shared_->limit; }

@@ -6,6 +6,8 @@
 
 #include <charconv>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -39,6 +41,17 @@ namespace runnel::inline RUNNEL_ABI::detail {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(number, unit, &bytes)) return std::nullopt;
   return bytes;
+}
+
+/// The size in an environment variable; nothing if there is none. A text that is no size is reported to stderr.
+[[nodiscard]] inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::optional<std::size_t> size = parse_size(text);
+  if (!size)
+    std::fprintf(stderr, "runnel: %s=%s is not understood, and does not count: write a number, or one with K, M or G, as in 512M\n",
+                 variable, text);
+  return size;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
+#include "base/exit_notice.hpp"
 #include "base/hang_report.hpp"
 #include "base/hooks.hpp"
 #include "base/immortal.hpp"
@@ -10,8 +11,10 @@
 
 #include <runnel/detail/observers.hpp>
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <array>
 #include <cstddef>
@@ -66,6 +69,23 @@ void become_forked_child() noexcept {
   if (phase.load(std::memory_order_relaxed) == Phase::unused) return;
   set_phase(Phase::forked);
   if (const auto call = fork_hook.load(std::memory_order_acquire)) call();
+}
+
+/// Whether exit() has called this function, directly or not.
+[[nodiscard]] bool is_called_by_exit() noexcept {
+  struct Search {
+    void* wanted;
+    bool is_found;
+  } search{dlsym(RTLD_NEXT, "exit"), false};
+  _Unwind_Backtrace(
+      [](_Unwind_Context* frame, void* data) {
+        auto& s = *static_cast<Search*>(data);
+        const _Unwind_Ptr call = _Unwind_GetIP(frame) - 1;  // exit() does not return, so its last instruction may be the call
+        s.is_found = s.wanted != nullptr && _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(call)) == s.wanted;
+        return s.is_found ? _URC_NORMAL_STOP : _URC_NO_REASON;
+      },
+      &search);
+  return search.is_found;
 }
 
 /// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the checker runs addr2line from PATH.
@@ -152,6 +172,11 @@ Release release_mode() noexcept {
     default:
       return Release::never;
   }
+}
+
+Release release_mode_of_wait() noexcept {
+  if (phase.load(std::memory_order_acquire) == Phase::live && is_called_by_exit()) begin_exit();
+  return release_mode();
 }
 
 void postpone(Postponed item) noexcept {

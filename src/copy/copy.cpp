@@ -3,6 +3,8 @@
 
 #include "base/check.hpp"
 #include "copy/run.hpp"
+#include "stream/capture.hpp"
+#include "stream/stream_call.hpp"
 
 #include <cstdio>
 
@@ -34,6 +36,15 @@ CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_k
                       std::size_t bytes, Pageable policy) {
   const Transfer row{static_cast<unsigned char*>(to), bytes, static_cast<const unsigned char*>(from), bytes, bytes, 1};
   return copy_request(stream, {row, to_kind, from_kind, policy}, operation);
+}
+
+void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes) {
+  {
+    const StreamCall call{stream, "read an element"};
+    refuse_in_capture(call.slot(), call.operation(), "the stream is being captured: nothing runs before the graph is launched");
+  }
+  copy_known(stream, to, std::nullopt, from, from_kind, bytes, Pageable::stage);
+  stream.synchronize();
 }
 
 void require_same_size(std::size_t to, std::size_t from) {

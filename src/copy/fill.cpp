@@ -28,7 +28,8 @@ void repeat(unsigned char* to, const unsigned char* element, std::size_t element
     for (std::size_t at = 0; at < bytes; at += element_bytes) std::memcpy(to + at, element, element_bytes);
 }
 
-/// One call of the runtime. Says what is wrong where the runtime refused the memory because another device owns it.
+/// One call of the runtime, or a host function where the runtime refused the memory: it refuses a range that is registered in parts. Says
+/// what is wrong if another device owns the memory.
 void fill_by_runtime(const FillRequest& request, Facts& facts) {
   facts.note_uses();
   reach(facts.slot().device, request.to, operation);
@@ -41,6 +42,8 @@ void fill_by_runtime(const FillRequest& request, Facts& facts) {
   if (s == backend::ok) [[likely]]
     return;
   backend::forget_error(s);
+  if (facts.may_be_pinned_in_parts() && backend::classify(s) == errc::invalid_argument)
+    return run(facts.is_capturing() ? Route::refused_in_capture : Route::host_function, request, facts);
   PointerInfo info{MemoryKind::pageable, Device{0}};
   if (backend::pointer_info(info, request.to) == backend::ok && info.kind == MemoryKind::device &&
       info.device.ordinal() != facts.slot().device)

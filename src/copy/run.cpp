@@ -95,9 +95,12 @@ void refuse(Route route, Facts& facts) {
   if (route == Route::refused_by_policy)
     throw_error(errc::not_permitted, facts.operation(),
                 "one side is pageable memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
+  const bool are_both_pinned = facts.to_kind() == MemoryKind::pinned && facts.from_kind() == MemoryKind::pinned;
   throw_error(errc::capture, facts.operation(),
-              "the host moves the bytes once, at the call, which a graph cannot repeat: use PinnedBuffer and device memory, or "
-              "Pageable::block, with which the driver holds whoever launches the graph");
+              are_both_pinned
+                  ? "the host moves the bytes between two host memories once, which a graph cannot repeat: copy them in a host function"
+                  : "the host moves the bytes once, at the call, which a graph cannot repeat: use PinnedBuffer and device memory, or "
+                    "Pageable::block, with which the driver holds whoever launches the graph");
 }
 
 void reach_devices(const CopyRequest& request, Facts& facts) {

@@ -333,7 +333,7 @@ bool Graph::take(Graph fresh) {
   } else {
     throw_status(s, operation);
   }
-  if (old.last.slot != nullptr) note_use(now, old.last);
+  if (old.last.slot != nullptr) repeat_use(now.last = old.last);
   now.is_unordered = s != backend::ok || old.is_unordered;
   now.end = old.end;
   std::swap(state_, fresh.state_);

@@ -2,6 +2,7 @@
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/exit_notice.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -40,11 +41,13 @@ namespace {
 
 constexpr const char* operation = "allocate device memory";
 
+constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+
 struct Usage {
   sync::Atomic<std::size_t> in_use{0};
   sync::Atomic<std::size_t> peak{0};
   sync::Atomic<std::size_t> blocks{0};
-  sync::Atomic<std::size_t> limit{std::numeric_limits<std::size_t>::max()};
+  sync::Atomic<std::size_t> limit{no_limit};
 };
 constinit Usage usage[max_devices];
 
@@ -55,7 +58,9 @@ void reserve(int device, std::size_t bytes) {
   std::size_t used = u.in_use.load(std::memory_order_relaxed);
   do {
     if (used > limit || bytes > limit - used)
-      throw_error(errc::out_of_memory, operation, "the limit that DeviceResource::set_limit() has set leaves no room for it");
+      throw_error(errc::out_of_memory, operation,
+                  limit == no_limit ? "the size is beyond any device's memory"
+                                    : "the limit that DeviceResource::set_limit() has set leaves no room for it");
   } while (!u.in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
 }
 void cancel_reservation(int device, std::size_t bytes) noexcept { usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed); }
@@ -154,6 +159,7 @@ struct FreeingStream {
 /// Waits for the devices of all users, and frees the memory then; leaks it if work may still run. The plain free would wait for its own
 /// device if the memory came from a plain allocation, and for nothing if the memory came from a pool.
 void free_after_wait(const FreeRequest& request) noexcept {
+  if (release_mode_of_wait() != Release::now) return;
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
     if (i == request.device || request.has_others()) is_complete = wait_for_device(i) && is_complete;

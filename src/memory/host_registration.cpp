@@ -2,6 +2,7 @@
 #include <runnel/host_registration.hpp>
 
 #include "base/check.hpp"
+#include "base/exit_notice.hpp"
 #include "base/hooks.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
@@ -91,7 +92,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
 }
 
 HostRegistration::~HostRegistration() {
-  if (pointer_ == nullptr || detail::release_mode() == detail::Release::never) return;
+  if (pointer_ == nullptr || detail::release_mode_of_wait() == detail::Release::never) return;
   if (detail::is_checking()) checker::unpins(pointer_, bytes_);
   detail::tell_free_outside("unpin memory", MemoryKind::pinned, pointer_, bytes_);
   remove(reinterpret_cast<std::uintptr_t>(pointer_));

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/exit_notice.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "checker/hooks.hpp"
@@ -55,7 +56,7 @@ void* allocate_managed(std::size_t bytes, Device device) {
 }
 
 void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
-  if (is_observed() && release_mode() != Release::never) [[unlikely]] {
+  if (release_mode_of_wait() != Release::never && is_observed()) [[unlikely]] {
     if (is_checking()) checker::frees(pointer, bytes);
     tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/pinned_shelves.hpp"
 
+#include "base/exit_notice.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/call_quietly.hpp"
 #include "memory/pinned_pages.hpp"
@@ -13,7 +14,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 using State = PinnedBlock::State;
 
-void free_pinned_memory(void* memory) noexcept { release_native<void*, free_pinned_pages>(memory, 0); }
+void free_pinned_memory(void* memory) noexcept {
+  if (release_mode_of_wait() != Release::never) release_native<void*, free_pinned_pages>(memory, 0);
+}
 
 namespace {
 

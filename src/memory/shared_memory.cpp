@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/exit_notice.hpp"
 #include "base/hooks.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -82,7 +83,8 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
 
 void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
   count_down(counters.device_blocks);
-  if (release_mode() != Release::never) tell_free_outside("free shared memory", MemoryKind::device, pointer, 0, device);
+  if (release_mode_of_wait() == Release::never) return;  // this may be a forked child, where no lock may be taken
+  tell_free_outside("free shared memory", MemoryKind::device, pointer, 0, device);
   for (const auto& entry : take_recorded_uses(pointer, bytes)) end_use(use_of(entry.second));  // the device is waited for
   if (opened)
     release({close_now, pointer, device});

@@ -54,8 +54,7 @@ class OverlapRun {
     } else {
       submit_and_finish_all();
     }
-    if (failure_.cause == nullptr)
-      for (const auto& run : runs_) run->finish();
+    if (failure_.cause == nullptr) finish_runs();
     runs_.clear();  // after a failure, this waits for the chunks that are still in flight
     if (failure_.cause != nullptr) throw_overlap_error(failure_.chunk, failure_.step, failure_.cause);
     result_.time = OverlapClock::now() - start_;
@@ -153,6 +152,15 @@ class OverlapRun {
     } catch (...) {
       fail(finished_, step, std::current_exception());
       return false;
+    }
+  }
+
+  /// Waits for the streams. An exception that comes only now, as that of a function of `on_complete()`, counts as the last chunk's.
+  void finish_runs() {
+    try {
+      for (const auto& run : runs_) run->finish();
+    } catch (...) {
+      fail(std::max<std::size_t>(result_.chunks, 1) - 1, "computing", std::current_exception());
     }
   }
 

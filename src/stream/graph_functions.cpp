@@ -27,7 +27,7 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
 /// Lets no exception reach the runtime, which calls this.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
-  const auto [first, stream, epoch] = called.graph.launch_of(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
+  const auto [first, stream, label, epoch] = called.graph.launch_of(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
   OwnedFunction function = called.take();
   if (function == nullptr) return;
   ToldOperation told;
@@ -42,7 +42,7 @@ void GraphFunctions::run(void* data) noexcept {
     function->run(*function);
   } catch (...) {
     if (told.is_begun()) told.event().failed = true;
-    keep_failure(stream.slot, stream.id, {.exception = std::current_exception(), .epoch = epoch});
+    keep_failure(stream.slot, stream.id, {std::current_exception(), label, epoch});
   }
   in_host_function = false;
   called.function.store(function.release(), std::memory_order_release);
@@ -68,9 +68,10 @@ void GraphFunctions::forget_old_launches() noexcept {
 void GraphFunctions::begin_launch(StreamUse stream) {
   const std::uint64_t epoch = stream.slot->completions.load(std::memory_order_relaxed);
   const std::lock_guard lock{lock_};
-  if (launches_.empty() || launches_.back().stream != stream || launches_.back().epoch != epoch) {
+  const Launches launch{count_ + 1, stream, host_function_label, epoch};
+  if (launches_.empty() || !launches_.back().has_same(launch)) {
     forget_old_launches();
-    launches_.push_back({count_ + 1, stream, epoch});
+    launches_.push_back(launch);
   }
   ++count_;
 }
@@ -136,8 +137,13 @@ void discard_native_capture(native::stream stream) noexcept {
 void abandon_capture(StreamUse stream) noexcept {
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return;
-  discard_native_capture(stream.slot->handle);
+  const bool is_other_threads = stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();  // its handle is ours here
+  if (!is_other_threads) discard_native_capture(stream.slot->handle);
   close_capture(capture.number);
+}
+
+void forget_capture(StreamUse stream) noexcept {
+  if (const OpenCapture capture = capture_begun_on(stream); capture.number != 0) close_capture(capture.number);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

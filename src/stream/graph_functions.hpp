@@ -48,11 +48,15 @@ class GraphFunctions {
     GraphFunctions& graph;
     sync::Atomic<std::uint64_t> runs{0};
   };
-  /// Successive launches on one stream.
+  /// Successive launches on one stream, with one label and in one epoch.
   struct Launches {
     std::uint64_t first;
     StreamUse stream;
+    std::uint64_t label;  // host_function_label
     std::uint64_t epoch;  // Slot::completions
+    [[nodiscard]] bool has_same(const Launches& other) const noexcept {
+      return stream == other.stream && label == other.label && epoch == other.epoch;
+    }
   };
   static void run(void* function) noexcept;
   [[nodiscard]] Launches launch_of(std::uint64_t number) noexcept;
@@ -83,7 +87,10 @@ void close_capture(std::uint64_t number) noexcept;
 [[nodiscard]] backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept;
 /// The same for a graph that nobody wants.
 void discard_native_capture(native::stream stream) noexcept;
-/// Ends the capture that was begun on the stream, if there is one: the stream is about to be destroyed. Requires: its device is current.
+/// Ends the capture that was begun on the stream, if there is one: nobody else will, because the library's views of the stream end.
+/// Requires: its device is current.
 void abandon_capture(StreamUse stream) noexcept;
+/// The same for a native stream that exists no more.
+void forget_capture(StreamUse stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

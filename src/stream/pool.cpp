@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,10 +25,15 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
 struct StreamPoolState {
-  StreamPoolState(Device on, const StreamPoolOptions& with) : device{on}, options{with} {}
+  StreamPoolState(Device on, const StreamPoolOptions& with) : device{on}, options{with} {
+    if (options.stream.name == nullptr) return;
+    name = options.stream.name;  // the pool may grow when the caller's text is gone
+    options.stream.name = name.c_str();
+  }
 
   const Device device;
-  const StreamPoolOptions options;
+  StreamPoolOptions options;
+  std::string name;
   sync::Mutex growing;
   SpinLock lock;               // guards the following members; nothing foreign is called while it is held
   std::size_t references = 1;  // the pool's own and one for each lease

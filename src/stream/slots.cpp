@@ -315,6 +315,13 @@ void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept 
   watcher().note_failure(id, failure);  // last: what is submitted from now on finds the exception in the slot
 }
 
+void forget_failures(Slot& slot) noexcept {
+  std::exception_ptr dropped;  // destroyed after the lock is released
+  const std::lock_guard lock{slots_lock};
+  dropped = take_failure(slot);
+  slot.first_id = slot.id.load(std::memory_order_relaxed);
+}
+
 std::exception_ptr kept_failure(Slot& slot) noexcept {
   if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
     return nullptr;

@@ -145,6 +145,8 @@ struct Failure {
 /// Keeps the first exception for the stream with that id, if its native stream may still exist. The stream's Stream objects deliver it, or
 /// the next wrapper of the same handle. Completions of the work get it in any case.
 void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
+/// From now on, exceptions of the work that was submitted before are dropped: nobody waits for them.
+void forget_failures(Slot& slot) noexcept;
 /// The exception that the next synchronize() will throw; null if there is none.
 [[nodiscard]] std::exception_ptr kept_failure(Slot& slot) noexcept;
 /// Throws the exception that is kept for the stream, once.

@@ -136,10 +136,10 @@ void discard_if_forgotten(backend::status s, int device) noexcept {
 /// The later part of retire_slot().
 void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();  // another thread holds it for a runtime call or two
-  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_end(slot), slot.device);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
+  if (if_captures_met()) abandon_capture({&slot, id});  // first: in a capture nothing can be recorded
+  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_end(slot), slot.device);
   if (slot.thread == this_thread_id()) let_thread_end(slot);
-  if (slot.owned && if_captures_met()) abandon_capture({&slot, id});
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
@@ -156,6 +156,14 @@ bool begin_use(StreamUse use) noexcept {
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return false;
   ++use.slot->memory_uses;
   return true;
+}
+
+void repeat_use(StreamUse use) noexcept {
+  const std::lock_guard lock{registry().lock};
+  if (use.slot->id.load(std::memory_order_relaxed) == use.id)
+    ++use.slot->memory_uses;
+  else if (const auto found = registry().retired.find(use.id); found != registry().retired.end())
+    ++found->second.uses;
 }
 
 void end_use(StreamUse use) noexcept {
@@ -296,6 +304,7 @@ void retire_lost_slot(Slot* slot) noexcept {
   if (is_observed()) [[unlikely]]
     observe_stream_end(*slot, id);
   close(id, {Remainder::State::lost, {}}, slot->device);
+  if (if_captures_met()) forget_capture({slot, id});
   finish_retiring(*slot, id);
 }
 

@@ -22,6 +22,8 @@ struct StreamUse {
 /// Counts a use; false if the stream has ended. Each counted use needs its end_use().
 [[nodiscard]] bool begin_use(StreamUse use) noexcept;
 void end_use(StreamUse use) noexcept;
+/// Counts another use; the stream may have ended. Requires: a use of it is counted already, and does not end meanwhile.
+void repeat_use(StreamUse use) noexcept;
 
 /// Whether an event may be recorded on a stream that is being captured. `allowed` is only for an event that the host never queries;
 /// streams of the same capture may wait for it.

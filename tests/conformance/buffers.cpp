@@ -101,6 +101,18 @@ TEST_F(Buffers, ResizingDoesNotWait) {
   EXPECT_EQ(get(stream, buffer, 3), 5) << "the copy was not behind the work before it";
 }
 
+TEST_F(Buffers, AnElementIsNotReadInACapture) {
+  const Stream stream;
+  DeviceBuffer<int> buffer{4, stream};
+  const Graph graph = capture(stream, [&] {
+    EXPECT_EQ(code_of([&] { return get(stream, buffer, 1); }), errc::capture);
+    fill(stream, buffer, 5);
+  });
+  EXPECT_EQ(graph.node_count(), 1U) << "the copy of the element is in the graph";
+  graph.launch(stream);
+  EXPECT_EQ(get(stream, buffer, 1), 5);
+}
+
 TEST_F(Buffers, AnEmptyBufferResizesOnTheCurrentStream) {
   Stream stream;
   const StreamGuard with{stream};

@@ -184,13 +184,16 @@ TEST_F(Coroutines, ManyWaitAtOnce) {
 Task count_along(StreamRef stream, const Executor& executor, int& count, int rounds) {
   for (int round = 1; round <= rounds; ++round) {
     stream.launch_host_func([&count] { ++count; });
-    const Event event = stream.record_event();
+    const Event event{stream};
+    const TimedEvent timed{stream};
     if (round % 3 == 0)
       co_await stream;
     else if (round % 3 == 1)
       co_await event;
-    else
+    else if (round % 2 == 0)
       co_await resume_on(event, executor);
+    else
+      co_await resume_on(timed, executor);
     if (count < round) throw std::logic_error{"the coroutine was continued before the stream was complete"};
   }
 }

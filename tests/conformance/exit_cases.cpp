@@ -182,6 +182,22 @@ int exit_with_a_value_that_never_comes() {
   return finish();
 }
 
+int exit_on_another_thread_with_a_closed_gate() {
+  static Stream stream;
+  static std::vector<unsigned char> ordinary(100'000);
+  static SharedBuffer<int> shared{100};
+  static HostRegistration registration{ordinary.data(), ordinary.size()};
+  static std::optional<ManagedBuffer<int>> managed;
+  try {
+    managed.emplace(100);
+  } catch (const Error& error) {
+    expect(error.code() == errc::not_supported, error.what());
+  }
+  hold(stream);
+  std::thread{[] { std::exit(finish() + 7); }}.join();
+  return 1;
+}
+
 int exit_with_pending_completions() {
   static Stream stream;
   static Event event;
@@ -324,6 +340,13 @@ void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
   }
 }
 
+/// Records uses of device memory, which takes another lock.
+void keep_recording(const std::atomic<bool>& stop) {
+  const Stream owner, user;
+  const DeviceBuffer<int> memory{100, owner};
+  while (!stop) record_stream(user, memory);
+}
+
 /// Objects that a child inherits. The child may destroy them.
 struct Inherited {
   explicit Inherited(StreamPool& from) : lease{from.acquire()}, own_pool{from.device(), {.size = 1}}, pool{&from} {}
@@ -333,6 +356,8 @@ struct Inherited {
   TimedEvent timed{stream};
   Event taken = Event::from_native(Event{stream}.release(), stream.device(), Ownership::take);
   PinnedBuffer<int> pinned{100};
+  DeviceBuffer<int> on_device{100, stream};
+  SharedBuffer<int> shared{100};
   StreamLease lease;
   StreamPool own_pool;
   StreamPool* pool;
@@ -368,6 +393,7 @@ int fork_beside_busy_threads() {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) threads.emplace_back([&] { keep_busy(pool, stop); });
+  threads.emplace_back([&] { keep_recording(stop); });
   for (int i = 0; i < 200 && failures == 0; ++i) {
     std::optional<Inherited> inherited{std::in_place, pool};
     const int status = in_child([&] { return destroy_what_the_parent_made(inherited); });
@@ -489,6 +515,14 @@ int no_hang_report() {
   return finish();
 }
 
+int settings_not_understood() {
+  setenv("RUNNEL_STAGING_CHUNK", "4MB", 1);
+  const CapturedErrors errors;
+  expect(Staging::options().chunk == std::size_t{8} << 20, "the default counts");
+  expect(errors.count("RUNNEL_STAGING_CHUNK=4MB is not understood") == 1, "the value is refused");
+  return finish();
+}
+
 int use_a_current_stream_in_the_child(const Stream& stream, std::optional<StreamGuard>& guard, std::optional<DeviceGuard>& device_guard,
                                       const StreamContext& context) {
   const auto expect_no_current_stream = [&] {
@@ -565,6 +599,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_beside_busy_completions", exit_beside_busy_completions},
     {"exit_from_a_completion_function", exit_from_a_completion_function},
     {"exit_from_a_host_function", exit_from_a_host_function},
+    {"exit_on_another_thread_with_a_closed_gate", exit_on_another_thread_with_a_closed_gate},
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
     {"exit_with_a_value_that_never_comes", exit_with_a_value_that_never_comes},
     {"exit_with_pending_completions", exit_with_pending_completions},
@@ -580,6 +615,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"hang_report", hang_report},
     {"hang_report_of_an_event", hang_report_of_an_event},
     {"no_hang_report", no_hang_report},
+    {"settings_not_understood", settings_not_understood},
     {"static_buffers_of_a_resource", static_buffers_of_a_resource},
     {"static_guard", static_guard},
     {"static_objects", static_objects},

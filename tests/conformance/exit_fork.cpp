@@ -93,6 +93,7 @@ TEST_F(ExitFork, AStaticBufferOfAResourceExitsCleanly) { expect_passes("static_b
 TEST_F(ExitFork, ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
 TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
 TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }
+TEST_F(ExitFork, ExitOnAnotherThreadWithABlockedStreamIsBounded) { expect_passes("exit_on_another_thread_with_a_closed_gate", 7); }
 TEST_F(ExitFork, ExitWithAValueThatNeverComesIsBounded) { expect_passes("exit_with_a_value_that_never_comes"); }
 TEST_F(ExitFork, ExitWithPendingCompletions) { expect_passes("exit_with_pending_completions"); }
 TEST_F(ExitFork, ExitFromACompletionFunction) { expect_passes("exit_from_a_completion_function", 7); }
@@ -150,5 +151,6 @@ TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device");
 TEST_F(ExitFork, AWaitThatLastsLongIsReportedOnceAndGoesOn) { expect_passes("hang_report"); }
 TEST_F(ExitFork, AWaitForAnEventIsReportedWithItsStream) { expect_passes("hang_report_of_an_event"); }
 TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
+TEST_F(ExitFork, ASizeThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
 
 }  // namespace

@@ -310,6 +310,49 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
   expect_usable(side);
 }
 
+TEST_F(Graphs, ACaptureEndsWithTheLastWrapperOfItsStream) {
+  const native::stream handle = Stream{}.release();
+  for (const bool is_wrapped_again : {false, true}) {
+    {
+      const Stream borrowed = Stream::from_native(handle, device(), Ownership::borrow);
+      begin_capture(borrowed);
+      borrowed.launch_host_func([] {});
+      EXPECT_EQ(code_of([&] { device().synchronize(); }), errc::capture);
+    }
+    EXPECT_EQ(live_objects().host_functions, 0U);
+    device().synchronize();
+    if (!is_wrapped_again) continue;
+    const Stream taken = Stream::from_native(handle, device(), Ownership::take);
+    EXPECT_FALSE(taken.is_capturing());
+    expect_usable(taken);
+  }
+}
+
+TEST_F(Graphs, ACaptureEndsWithTheThreadWhoseDefaultStreamItIsOf) {
+  conformance::on_thread([&] {
+    const StreamRef captured = StreamRef::per_thread_default(stream->device());
+    begin_capture(captured);
+    captured.launch_host_func([] {});
+  });
+  EXPECT_EQ(live_objects().host_functions, 0U);
+  device().synchronize();
+}
+
+TEST_F(Graphs, PinnedMemoryOfAStreamThatEndsInACaptureIsNotLost) {
+  device().synchronize();
+  PinnedPool::trim();
+  const std::size_t cached = PinnedPool::statistics().cached_blocks;
+  {
+    const Stream captured;
+    const PinnedBuffer<int> memory(count);
+    copy(captured, *on_device, memory);
+    begin_capture(captured);
+  }
+  device().synchronize();
+  PinnedPool::trim();
+  EXPECT_EQ(PinnedPool::statistics().cached_blocks, cached) << "the block is kept back for good";
+}
+
 TEST_F(Graphs, HostFunctionsLiveAsLongAsTheGraph) {
   const auto kept = std::make_shared<int>(0);
   {
@@ -438,8 +481,8 @@ TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
 }
 
 TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
-  enum class Launcher { open_stream, ended_stream, thread };
-  for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream, Launcher::thread}) {
+  enum class Launcher { open_stream, ended_stream, stream_ended_before, thread };
+  for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream, Launcher::stream_ended_before, Launcher::thread}) {
     std::vector<int> order;
     Graph graph = capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(1); }); });
     Gate gate;
@@ -456,6 +499,7 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
     }};
     launched.get_future().wait();
     if (launcher != Launcher::thread) launch_behind_gate(*first);
+    if (launcher == Launcher::stream_ended_before) first.reset();
     for (int nodes = 2; nodes < 4; ++nodes)  // the second update comes before a launch
       EXPECT_FALSE(graph.update(*stream, [&] {
         for (int i = 0; i < nodes; ++i) stream->launch_host_func([&order, nodes] { order.push_back(nodes); });
@@ -555,6 +599,22 @@ TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
   if (refused == conformance::nothing_thrown) {
     EXPECT_EQ((*result)[0], 4);
   }
+}
+
+TEST_F(Graphs, ACopyBetweenPinnedMemoriesIsRightOrTheRefusalSaysWhatToDo) {
+  number_source(1);
+  const Graph graph = capture(*stream, [&] {
+    try {
+      copy(*stream, *result, *source);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), errc::capture);
+      EXPECT_NE(std::string{error.what()}.find("copy them in a host function"), std::string::npos) << error.what();
+      stream->launch_host_func([&] { std::copy(source->begin(), source->end(), result->begin()); });
+    }
+  });
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(1));
 }
 
 TEST_F(Graphs, AGraphIsNoPartOfAnother) {

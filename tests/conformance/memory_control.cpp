@@ -55,6 +55,18 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
   stream.synchronize();
 }
 
+TEST_F(MemoryControl, WithoutALimitNoErrorNamesOne) {
+  const Stream stream;
+  const Buffer some{size, stream};
+  try {
+    const Buffer most{unlimited, stream};
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), errc::out_of_memory);
+    EXPECT_EQ(std::string{error.what()}.find("limit"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(MemoryControl, ThreadsTogetherStayWithinTheLimit) {
   const DeviceResource resource{device()};
   const std::size_t used = resource.statistics().in_use;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <numeric>
 #include <random>
 #include <set>
@@ -319,6 +320,43 @@ template <class F>
   }
   ADD_FAILURE() << "nothing was thrown";
   return 0;
+}
+
+TEST_P(OverlapStrategies, ReportTheChunkOfAGraphThatThrows) {
+  const Stream stream;
+  const Graph graph = capture(stream, [&] { stream.launch_host_func([] { throw Mine{"too bad"}; }); });
+  const Numbers in = numbered(1000);
+  Numbers out(in.size());
+  EXPECT_EQ(failed_chunk([&] {
+              overlap(in, out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
+                      [&](StreamRef on, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+                        copy(on, y, x);
+                        if (chunk.index == 4) graph.launch(on);
+                      });
+            }),
+            4U);
+}
+
+TEST_F(Overlap, ACompletionFunctionThatThrowsLaterHarmsNoLaterRun) {
+  const Numbers in = numbered(100);
+  Numbers out(in.size());
+  std::promise<void> over;
+  const std::shared_future<void> is_over = over.get_future();
+  std::atomic<int> thrown{0};
+  overlap(in, out, {.chunk = 50}, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
+    copy(stream, y, x);
+    stream.on_complete([is_over, &thrown](const Outcome&) {
+      is_over.wait();
+      ++thrown;
+      throw Mine{"too bad"};
+    });
+  });
+  over.set_value();
+  ASSERT_TRUE(eventually([&] { return thrown == 2; }));
+  ASSERT_TRUE(eventually([&] { return live_objects().host_functions == 0; }));
+  out.assign(in.size(), 0);
+  overlap(in, out, {.chunk = 50}, same);
+  EXPECT_EQ(out, in);
 }
 
 TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory_resource>
@@ -777,6 +778,24 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
   }
   EXPECT_EQ(result, memory);
   EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
+}
+
+TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
+  constexpr std::size_t part = std::size_t{1} << 16;
+  const Stream stream;
+  const std::unique_ptr<void, decltype(&std::free)> ordinary{std::aligned_alloc(part, 4 * part), &std::free};
+  const std::span memory{static_cast<unsigned char*>(ordinary.get()), 4 * part};
+  const HostRegistration first{memory.data(), part}, second{memory.data() + part, part}, last{memory.data() + 3 * part, part};
+  for (const std::size_t bytes : {2 * part, 4 * part}) {
+    fill_bytes(stream, memory.data(), 7, bytes);
+    stream.synchronize();
+    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 7), static_cast<std::ptrdiff_t>(bytes));
+    fill(stream, std::span{reinterpret_cast<std::uint16_t*>(memory.data()), bytes / 2}, std::uint16_t{0x0908});
+    fill_2d(stream, memory.data(), 256, 5, 16, bytes / 256);
+    stream.synchronize();
+    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 5), static_cast<std::ptrdiff_t>(bytes / 16));
+    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 8), static_cast<std::ptrdiff_t>((bytes - bytes / 16) / 2));
+  }
 }
 
 TEST_F(Registration, RegisteringTwiceOrOverlappingIsRefused) {

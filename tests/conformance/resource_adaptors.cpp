@@ -45,6 +45,8 @@ TEST_F(ResourceAdaptors, CopiesOfALimitShareIt) {
   EXPECT_EQ(limited.in_use(), 0U);
   EXPECT_EQ(code_of([&] { return limited.allocate(stream, 16, 3); }), errc::invalid_argument) << "what the resource throws";
   EXPECT_EQ(limited.in_use(), 0U) << "a refused allocation counts";
+  limited.deallocate(stream, nullptr, size);
+  EXPECT_EQ(limited.in_use(), 0U) << "no block was given back";
   stream.synchronize();
 }
 

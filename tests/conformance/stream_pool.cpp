@@ -65,6 +65,15 @@ TEST_F(StreamPools, StreamsHaveTheRequestedOptions) {
   }
 }
 
+TEST_F(StreamPools, StreamsMadeLaterHaveTheNameAlthoughTheTextIsGone) {
+  char name[] = "pooled";
+  StreamPool pool{device(), {.size = 1, .stream = {.name = name}}};
+  std::fill(std::begin(name), std::end(name) - 1, 'x');
+  const StreamLease made_at_once = pool.acquire();
+  const StreamLease made_later = pool.acquire();
+  EXPECT_STREQ(made_later.name(), "pooled");
+}
+
 TEST_F(StreamPools, AStreamNeverHasTwoHolders) {
   StreamPool pool{device(), {.size = 4}};
   std::mutex mutex;

@@ -140,6 +140,15 @@ TEST_F(Views, AForeignStreamKeepsItsOwner) {
   EXPECT_TRUE(watched.expired());
 }
 
+TEST_F(Views, AForeignStreamThatWasMovedFromKeepsItsOwner) {
+  const auto owner = std::make_shared<Foreign>();
+  ForeignStream stream{owner->handle, device(), owner};
+  const ForeignStream moved{std::move(stream)};
+  EXPECT_EQ(stream.owner(), owner);
+  EXPECT_EQ(moved.owner(), owner);
+  EXPECT_TRUE(runs(stream));
+}
+
 TEST_F(Views, AForeignStreamMayBeADefaultStream) {
   auto owner = std::make_shared<int>(1);
   for (const std::uintptr_t number : {0U, 2U}) {

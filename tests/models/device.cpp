@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/exit_notice.hpp"
 #include "base/process.hpp"
 #include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
@@ -138,11 +139,13 @@ constinit Counters counters{};
 thread_local constinit std::uint64_t host_function_label = 0;
 
 Release release_mode() noexcept { return Release::now; }
+Release release_mode_of_wait() noexcept { return Release::now; }
 void release(const Postponed& item) noexcept { item.release(item); }
 void postpone(Postponed item) noexcept { item.release(item); }
 void watch_main_thread() {}
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
+void forget_capture(StreamUse) noexcept {}
 void finish_slot(Slot&) noexcept {}
 bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }

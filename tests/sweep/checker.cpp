@@ -378,7 +378,8 @@ void Checker::finish() {
   // Memory freed in stream order is released when the stream reaches the free.
   if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed_blocks + kept; }))
     violation("the runtime still has %zu device blocks", view().device_blocks);
-  if (now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
+  const bool releases_nothing = now.sticky && fault_.code == 201;  // a runtime without a context for good
+  if (!releases_nothing && now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
   // A graph that is dropped in a host function is destroyed later; without memory to note that, it is leaked.
   const std::size_t allowed_graphs = exhaustion::is_planned() ? 1 : allowed;
   if (!now.sticky && now.graphs > allowed_graphs) violation("the runtime still has %zu graphs", now.graphs);

@@ -120,8 +120,8 @@ class Sweep:
         # After an error of a capture the library waits for no device any more: it leaks a block if it cannot know when its streams are done.
         blocks = 1 if 900 <= run.code <= 908 else allowed
         for kind, more in (("live_streams", allowed), ("live_device", blocks), ("live_pinned", allowed + PINNED_KEPT)):
-            if run.form == "sticky" and kind != "live_streams":
-                continue  # the library can no longer query which streams use the memory
+            if run.form == "sticky" and (kind != "live_streams" or run.code == 201):
+                continue  # the library can no longer query which streams use the memory; without a context nothing is destroyed
             # The number of streams that the library makes for itself depends on timing. The scenario prints the maximum.
             kept = re.search(r"keeps (\d+) streams", output) if kind == "live_streams" else None
             if report[kind] > max(base[kind], int(kept[1]) if kept else 0) + more:

@@ -14,7 +14,6 @@
 #include <runnel/detail/backend.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -31,24 +30,19 @@ constexpr std::size_t most_pieces = 256;
 
 constexpr std::size_t most_workers = 64;
 
-[[nodiscard]] std::size_t from_environment(const char* name) noexcept {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? 0 : parse_size(text).value_or(0);
-}
-
 }  // namespace
 
 StagingRings& staging_rings() { return immortal<StagingRings>(); }
 
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
-  if (o.workers == 0) o.workers = static_cast<int>(std::min(from_environment("RUNNEL_STAGING_WORKERS"), most_workers));
+  if (o.workers == 0) o.workers = static_cast<int>(std::min(size_in_environment("RUNNEL_STAGING_WORKERS").value_or(0), most_workers));
   if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
   o.workers = std::min(o.workers, static_cast<int>(most_workers));
-  if (o.chunk == 0) o.chunk = from_environment("RUNNEL_STAGING_CHUNK");
+  if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
   o.chunk = std::clamp(o.chunk, smallest_buffer, std::size_t{1} << 30);
-  if (o.memory == 0) o.memory = from_environment("RUNNEL_STAGING_MEMORY");
+  if (o.memory == 0) o.memory = size_in_environment("RUNNEL_STAGING_MEMORY").value_or(0);
   if (o.memory == 0) o.memory = std::size_t{512} << 20;
   options_ = o;
 }

@@ -261,6 +261,17 @@ TEST_F(MissingWait, MemoryIsUsedAfterItsFree) {
   expect_report("use of memory that was freed");
 }
 
+TEST_F(MissingWait, AReadAfterAFreeIsCalledARead) {
+  Stream a;
+  DeviceSpan<unsigned char> span;
+  {
+    auto device = ready_buffer(a);
+    span = device;
+  }
+  a.reads(span);
+  expect_report(" reads in Stream(");
+}
+
 TEST_F(MissingWait, ABufferOfAResourceIsUsedOrDroppedTooEarly) {
   Stream a, b;
   {
@@ -534,6 +545,7 @@ TEST_F(MissingWait, IsReportedToTheUser) {
   testing::internal::CaptureStderr();
   fill(a, buffer, 1);
   fill(b, buffer, 2);
+  buffer.record_stream(b);
   const std::string printed = testing::internal::GetCapturedStderr();
   EXPECT_NE(printed.find(missing_wait), std::string::npos) << printed;
 }

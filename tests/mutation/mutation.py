@@ -110,7 +110,7 @@ class Place:
         if order is not None:
             environment.update(LD_LIBRARY_PATH=str(build / 'tests/standin'), RUNNEL_STANDIN='1', STANDIN_SCHEDULER=order, STANDIN_SEED='1')
         options = ['--gtest_brief=1', '--gtest_fail_fast']
-        short = {'host': ['tests/unit/unit'], 'cuda': ['tests/backends/capture_test', 'tests/backends/calls_test']}[backend]
+        short = {'host': ['tests/unit/unit', 'tests/conformance/hooks'], 'cuda': ['tests/backends/capture_test', 'tests/backends/calls_test']}[backend]
         if not all(self.passes([str(build / program), *options], dict(environment, RUNNEL_HOST_MEMORY='64M')) for program in short):
             return False
         conformance = [str(build / 'tests/conformance/conformance'), *options]

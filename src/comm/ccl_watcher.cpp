@@ -204,8 +204,10 @@ std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout, st
     const std::lock_guard lock{process().lock};
     watch_exit();
   }
-  std::future<NewCommunicator> made = make.get_future();
-  if (!run_in_background(std::move(make))) throw_error(errc::out_of_memory, making_communicator, "the system has no thread for it");
+  // The future is destroyed first if this throws: a task that has not run tells its future so, which ends the program without memory.
+  const auto task = std::make_shared<std::packaged_task<NewCommunicator()>>(std::move(make));
+  std::future<NewCommunicator> made = task->get_future();
+  if (!run_in_background([task] { (*task)(); })) throw_error(errc::out_of_memory, making_communicator, "the system has no thread for it");
   if (made.wait_until(deadline_after(timeout)) != std::future_status::ready) return std::nullopt;
   return made.get();
 }

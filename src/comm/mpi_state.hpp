@@ -56,7 +56,7 @@ void run_in_mpi(MpiState& state, std::span<const Transfer> steps);
 
 /// Enqueues the steps as one task, for devices whose memory is the host's.
 void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
-/// Enqueues the steps by way of pinned memory, and a thread that calls MPI. Requires: no other thread is in this function for the same state.
+/// Enqueues the steps by way of pinned memory, and a thread that calls MPI. Requires: no other thread does so for this state.
 void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -37,6 +37,21 @@ TEST_F(Refusals, WrongArgumentsAreNamed) {
   EXPECT_EQ(code_of([&] { all.all_reduce(stream, complex, Reduce::max); }), errc::invalid_argument);
 }
 
+TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
+  DeviceBuffer<int> values{10, stream};
+  const DeviceSpan<int> null{static_cast<int*>(nullptr), 10}, endless{values.data(), ~std::size_t{0} / sizeof(int)};
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, null); }), "runnel: could not run all_reduce: the input is null, and has elements");
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, values, null); }),
+            "runnel: could not run all_reduce: the output is null, and has elements");
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, endless); }), "runnel: could not run all_reduce: the input ends beyond any address");
+  EXPECT_EQ(code_of([&] { all.broadcast(stream, null); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { all.group(stream, [&](Communicator::Group& g) { g.send(null, (rank + 1) % size); }); }), errc::invalid_argument);
+  const DeviceSpan<int> nothing;
+  all.all_reduce(stream, nothing);
+  all.all_gather(stream, nothing, nothing);
+  stream.synchronize();
+}
+
 TEST_F(Refusals, MemoryThatOverlapsIsRefused) {
   DeviceBuffer<int> values{10, stream};
   const DeviceSpan<int> whole{values};

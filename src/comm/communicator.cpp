@@ -151,6 +151,10 @@ void require_valid(const CommunicatorState& state, const Transfer& step) {
     throw_error(errc::invalid_argument, operation, "input and output overlap");
 }
 
+void refuse_nested_together() {
+  throw_error(errc::not_permitted, "enqueue operations together", "another together() of this thread is under way");
+}
+
 void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {
   if (is_checking())
     for (const Transfer& step : steps) declare(state, stream, step);

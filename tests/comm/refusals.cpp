@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong arguments, and communicators that break.
 #include <complex>
+#include <stdexcept>
 
 #include "cases.hpp"
 
@@ -84,6 +85,15 @@ TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
   EXPECT_EQ(operation, "runnel: could not run all_reduce" + reason);
   EXPECT_EQ(split, "runnel: could not split a communicator" + reason);
   EXPECT_EQ(making, "runnel: could not make a communicator" + reason);
+}
+
+TEST_F(Refusals, TogetherInsideAnotherOne) {
+  const auto nest = [] { Communicator::together([] { Communicator::together([] {}); }); };
+  const std::string text = "runnel: could not enqueue operations together: another together() of this thread is under way";
+  EXPECT_EQ(text_of(nest), text);
+  EXPECT_EQ(text_of(nest), text);
+  EXPECT_THROW(Communicator::together([] { throw std::runtime_error{"mine"}; }), std::runtime_error);
+  Communicator::together([] {});
 }
 
 /// What may break all communicators of a process.

@@ -19,6 +19,7 @@
 #include <exception>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -121,6 +122,16 @@ std::string named(const CLI::App& app) {
   return found.empty() ? "overlap" : found.front()->get_name();
 }
 
+/// What CLI11 says; but a word that is no subcommand is named.
+std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
+  const auto words = app.remaining();
+  if (!app.get_subcommands().empty() || words.empty() || words.front().starts_with('-')) return error.what();
+  std::string reason = "there is no subcommand " + tool::in_quotes(words.front()) + "; choose one of";
+  const char* separator = " ";
+  for (const CLI::App* const each : app.get_subcommands({})) reason += std::exchange(separator, ", ") + each->get_name();
+  return reason;
+}
+
 int run(int argc, char** argv, tool::Processes& processes) {
   CLI::App app{"Asynchronous streams on CUDA, HIP and the host: shows the devices, and what streams do on them.", "runnel"};
   app.set_version_flag("--version", "runnel " RUNNEL_VERSION " (" RUNNEL_BACKEND ")");
@@ -143,7 +154,7 @@ int run(int argc, char** argv, tool::Processes& processes) {
     if (processes.rank() == 0) std::fputs(text.str().c_str(), stdout);
     return status;
   } catch (const CLI::ParseError& error) {
-    throw tool::Misuse(std::string{error.what()} + " (see: runnel --help, runnel " + named(app) + " --help)");
+    throw tool::Misuse(reason_of(error, app) + " (see: runnel --help, runnel " + named(app) + " --help)");
   }
   if (info->parsed()) return tool::info(why_only);
   if (histogram->parsed()) return tool::histogram(reading_command, processes), 0;

@@ -65,8 +65,9 @@ class Together {
 /// returns at once. All processes make the same calls in the same order.
 ///
 /// Operations of all communicators of a device run in the order of their calls, whatever their streams, so that two communicators cannot
-/// wait for each other in a circle (but see CommunicatorOptions::concurrent). The memory belongs to the stream's device: spans or buffers
-/// of device or managed memory, which live until the stream has passed, as for a copy.
+/// wait for each other in a circle (but see CommunicatorOptions::concurrent). So do the operations of one communicator, whatever their
+/// devices. The memory belongs to the stream's device: spans or buffers of device or managed memory, which live until the stream has
+/// passed, as for a copy.
 ///
 /// A failure breaks the communicator: the next `synchronize()` of the stream throws the error, as it throws an exception of a host
 /// function, and every later call throws it again. Wrong arguments are refused before anything is enqueued. Every member may throw

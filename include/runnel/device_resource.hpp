@@ -32,7 +32,8 @@ class DeviceResource {
   /// to max_alignment
   [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = max_alignment) const;
   /// Frees the block after the work submitted to `stream` so far; any stream of the device will do. Null is nothing to do.
-  /// @throws as allocate()
+  /// Requires: `pointer` is a block in use of this device, of `bytes` bytes. Another pointer is not freed, nothing reports it, and
+  /// statistics() is wrong from then on. @throws as allocate()
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const;
 
   /// The device whose memory it is.

@@ -195,7 +195,8 @@ inline constexpr bool is_filtered<OverlapFiltered<End>> = true;
 /// The call needs device memory for `in_flight` chunks, in and out, and as much pinned memory for a source or a sink. If memory is short,
 /// overlap() reduces the sizes that the options leave open; then it waits for work of other streams, which may free memory; then it throws.
 /// If `f`, a source, a sink or a chunk fails, overlap() begins no further chunk, and nothing is in flight when the exception arrives.
-/// @throws OverlapError for a failed chunk; errc::invalid_argument, errc::out_of_memory and other errors before anything moves
+/// @throws OverlapError for a failed chunk; errc::invalid_argument, errc::out_of_memory, errc::capture on a thread that captures a stream,
+/// and other errors before anything moves
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& options, F&& f) {
   auto ins = detail::overlap_inputs(input);

@@ -30,7 +30,7 @@ class Trace {
 /// Shows what is submitted to a stream in a scope as one interval of the stream, as kernels, which the library does not see otherwise.
 class [[nodiscard]] TraceRange {
  public:
-  /// `name` must live as long as this object.
+  /// `name` must live as long as this object. Null counts as "".
   [[nodiscard]] TraceRange(StreamRef stream, const char* name) : stream_{stream}, name_{name} {
     if (detail::is_told()) [[unlikely]]
       begin();

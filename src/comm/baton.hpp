@@ -23,12 +23,7 @@ class Baton {
   class Turn {
    public:
     Turn(Baton& baton, StreamRef stream) : baton_{baton}, lock_{baton.mutex_}, stream_{stream}, device_{stream.device()} {
-      if (baton.last_ != 0 && baton.last_ != stream.id()) stream.wait_event(baton.done_);
-      if (!baton.unrecorded_ || *baton.unrecorded_ == stream) return;
-      if (baton.unrecorded_->valid())
-        stream.wait_stream(*baton.unrecorded_);
-      else
-        baton.unrecorded_device_.synchronize();
+      baton.make_follow(stream);
     }
     /// All is enqueued, or a part of it.
     void end() noexcept {
@@ -51,6 +46,11 @@ class Baton {
     StreamRef stream_;
     Device device_;
   };
+  /// What is enqueued on the stream from now on comes behind the operations so far.
+  void let_follow(StreamRef stream) {
+    const std::lock_guard lock{mutex_};
+    make_follow(stream);
+  }
   /// Holds the calling thread until the operations so far have ended.
   void wait() {
     const std::lock_guard lock{mutex_};
@@ -65,6 +65,16 @@ class Baton {
   }
 
  private:
+  /// Requires: the calling thread holds the lock.
+  void make_follow(StreamRef stream) {
+    if (last_ != 0 && last_ != stream.id()) stream.wait_event(done_);
+    if (!unrecorded_ || *unrecorded_ == stream) return;
+    if (unrecorded_->valid())
+      stream.wait_stream(*unrecorded_);
+    else
+      unrecorded_device_.synchronize();
+  }
+
   sync::Mutex mutex_;
   Event done_;
   std::uint64_t last_ = 0;               // the stream that has recorded `done_`

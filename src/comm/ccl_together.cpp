@@ -100,8 +100,7 @@ Together::Operations* Together::Operations::of_this_thread() noexcept { return o
 void Together::Operations::set_of_this_thread(Operations* operations) noexcept { operations_of_this_thread = operations; }
 
 Together::Together() : operations_{std::make_unique<Operations>()} {
-  if (Operations::of_this_thread() != nullptr)
-    throw_error(errc::not_permitted, "enqueue operations together", "another together() of this thread is under way");
+  if (Operations::of_this_thread() != nullptr) refuse_nested_together();
   Operations::set_of_this_thread(operations_.get());
 }
 

@@ -10,9 +10,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <new>
+#include <string>
+#include <tuple>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -55,6 +58,19 @@ void require_sizes(const CommunicatorState& state, const Transfer& step, const c
       break;
     default:
       break;
+  }
+}
+
+/// Null is the memory of no elements only, and all bytes have an address.
+void require_memory(const Blocks& blocks, const Transfer& step, const char* operation) {
+  std::size_t bytes = 0;
+  for (const auto& [count, memory, name] : {std::tuple{blocks.in, step.in, "input"}, {blocks.out, step.out, "output"}}) {
+    if (count == 0 || blocks.count == 0) continue;
+    if (memory == nullptr)
+      throw_error(errc::invalid_argument, operation, (std::string{"the "} + name + " is null, and has elements").c_str());
+    if (__builtin_mul_overflow(blocks.count, step.element_size, &bytes) || __builtin_mul_overflow(bytes, count, &bytes) ||
+        __builtin_add_overflow(bytes, reinterpret_cast<std::uintptr_t>(memory), &bytes))
+      throw_error(errc::invalid_argument, operation, (std::string{"the "} + name + " ends beyond any address").c_str());
   }
 }
 
@@ -129,9 +145,14 @@ void require_valid(const CommunicatorState& state, const Transfer& step) {
   if (is_complex && (step.how == Reduce::min || step.how == Reduce::max))
     throw_error(errc::invalid_argument, operation, "complex numbers have no order, so that there is no least and no greatest one");
   const Blocks blocks = blocks_of(state, step);
+  require_memory(blocks, step, operation);
   const std::size_t bytes = blocks.count * step.element_size;
   if (!is_in_place(state, step) && do_overlap(step.in, blocks.in * bytes, step.out, blocks.out * bytes))
     throw_error(errc::invalid_argument, operation, "input and output overlap");
+}
+
+void refuse_nested_together() {
+  throw_error(errc::not_permitted, "enqueue operations together", "another together() of this thread is under way");
 }
 
 void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {

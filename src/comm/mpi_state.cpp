@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -64,7 +65,11 @@ void MpiState::enqueue(StreamRef stream, std::span<const Transfer> steps) {
     throw_error(errc::capture, operation_of(steps.front().verb), "MPI runs on the host, so that a graph cannot repeat it");
   const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
   CommunicatingDevice& device = communicating_device(stream.device().ordinal());
-  Baton::Turn turn{own_baton != nullptr ? *own_baton : device.baton, stream};
+  Baton& baton = own_baton != nullptr ? *own_baton : device.baton;
+  const std::lock_guard order{order_};
+  if (last_baton_ != nullptr && last_baton_ != &baton) last_baton_->let_follow(stream);
+  Baton::Turn turn{baton, stream};
+  last_baton_ = &baton;
   declare_accesses(*this, stream, steps);
   try {
     device.memory_is_the_hosts ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);

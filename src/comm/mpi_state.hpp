@@ -34,12 +34,14 @@ struct MpiState final : CommunicatorState {
   // Both are the communicator's own, so that the program's messages do not meet them. Operations run in the first one; what the calling
   // thread does itself in the other one, because MPI allows no two operations of all ranks in one communicator at the same time.
   MPI_Comm operations = MPI_COMM_NULL, calls = MPI_COMM_NULL;
-  sync::Mutex stager_lock;
   std::shared_ptr<Stager> stager;           // made by the first operation that needs it
   std::array<std::int64_t, 10> compared{};  // the arguments of the operation under way, if they are compared
 
  private:
   std::shared_ptr<CommunicatorState> itself_;
+  // MPI wants the operations of a communicator in one order. So one on another device than the one before comes behind that one.
+  sync::Mutex order_;  // held while an operation is enqueued
+  Baton* last_baton_ = nullptr;
 };
 
 /// Why an operation could not run.
@@ -54,7 +56,7 @@ void run_in_mpi(MpiState& state, std::span<const Transfer> steps);
 
 /// Enqueues the steps as one task, for devices whose memory is the host's.
 void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
-/// Enqueues the steps by way of pinned memory, and a thread that calls MPI.
+/// Enqueues the steps by way of pinned memory, and a thread that calls MPI. Requires: no other thread does so for this state.
 void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

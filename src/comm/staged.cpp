@@ -282,7 +282,6 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, s
 }
 
 void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps) {
-  const std::lock_guard lock{state->stager_lock};
   if (state->stager == nullptr) state->stager = std::make_shared<Stager>();
   state->stager->enqueue(state, stream, steps);
 }

@@ -105,6 +105,8 @@ template <class P>
 
 /// Checks the arguments, before anything is enqueued.
 void require_valid(const CommunicatorState& state, const Transfer& step);
+/// Refuses a together() inside another one.
+[[noreturn]] void refuse_nested_together();
 /// Tells the race checker what the operation will read and write, if it is on.
 void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps);
 /// For error texts: "run all_reduce".

@@ -4,12 +4,18 @@
 
 #include <runnel/error.hpp>
 
+#include <utility>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 [[noreturn]] void refuse() {
   throw_error(errc::not_supported, making_communicator,
               "this runnel was built without NCCL and RCCL: build it for GPUs with -Dccl=enabled, or use Engine::mpi");
 }
+
+/// Whether the calling thread is in a together(), which another build would refuse to nest.
+thread_local constinit bool is_together = false;
+
 }  // namespace
 
 bool has_ccl() noexcept { return false; }
@@ -17,8 +23,10 @@ std::shared_ptr<CommunicatorState> make_ccl_state(const World&, const Communicat
 std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device>, const CommunicatorOptions&) { refuse(); }
 
 struct Together::Operations {};
-Together::Together() = default;
-Together::~Together() = default;
+Together::Together() {
+  if (std::exchange(is_together, true)) refuse_nested_together();
+}
+Together::~Together() { is_together = false; }
 void Together::enqueue() {}
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -37,7 +37,7 @@ constexpr Launcher launchers[] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
   const char* const end = text == nullptr ? nullptr : text + std::strlen(text);
   if (text != nullptr)
     if (const auto [rest, code] = std::from_chars(text, end, number); code == std::errc{} && rest == end && number >= 0) return number;
-  const std::string reason = std::string{variable} + (text == nullptr ? " is not set" : " is no number: " + std::string{text});
+  const std::string reason = variable + (text == nullptr ? " is not set" : " is no number from 0 to 2147483647: " + std::string{text});
   detail::throw_error(errc::invalid_argument, finding, reason.c_str());
 }
 

@@ -9,6 +9,7 @@
 #include "overlap/device_run.hpp"
 #include "overlap/error.hpp"
 #include "overlap/plan.hpp"
+#include "stream/graph_functions.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -349,6 +350,7 @@ class OverlapRun {
 OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options,
                           OverlapFunction function) {
   enter(overlap_operation);
+  refuse_in_own_capture(overlap_operation);
   OverlapPlan plan = plan_overlap(inputs, input_count, output, options);
   if (plan.buffers == 0) return {.strategy = plan.strategy, .chunk = plan.chunk, .in_flight = plan.in_flight};  // no chunks
   return OverlapRun{std::move(plan), options, function}.run();

@@ -114,6 +114,12 @@ OpenCapture capture_begun_on(StreamUse stream) noexcept {
   return find([&](const OpenCapture& each) { return each.stream == stream; });
 }
 
+void refuse_in_own_capture(const char* operation) {
+  const OpenCapture own = find([](const OpenCapture& each) { return each.thread == std::this_thread::get_id(); });
+  if (own.number != 0)
+    throw_error(errc::capture, operation, "the calling thread is capturing a stream, and its waits would break the capture");
+}
+
 void close_capture(std::uint64_t number) noexcept {
   const OpenCapture closed = find_capture(number);  // its functions are destroyed outside the lock
   if (closed.number == 0) return;

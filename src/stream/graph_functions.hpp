@@ -78,6 +78,8 @@ struct OpenCapture {
 };
 /// @throws std::bad_alloc
 void open_capture(OpenCapture capture);
+/// @throws errc::capture if the calling thread has begun a capture that is open
+void refuse_in_own_capture(const char* operation);
 /// The capture of that number.
 [[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
 /// The capture that was begun on the stream.

@@ -266,6 +266,7 @@ bool Trace::start(const char* file) {
 bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::write_now(false); }
 
 void TraceRange::begin() {
+  if (name_ == nullptr) name_ = "";
   const detail::StreamCall call{stream_, "begin a range of the trace"};
   HookEvent event = detail::about(call.slot(), HookKind::range, name_);
   event.phase = HookPhase::before;

@@ -142,6 +142,38 @@ TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
   EXPECT_EQ(on_host(values), std::vector<int>(10, size));
 }
 
+/// One of two streams is held up, not the same one in all processes. MPI gets the operations of a communicator in the order of the calls.
+TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
+  if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
+  constexpr std::size_t elements = 1'000'000;  // takes several turns of the ring
+  const Stream second{Device{1}};
+  DeviceBuffer<int> a{elements, stream}, b{elements, second};
+  for (const bool concurrent : {false, true}) {
+    const Communicator both = make({.concurrent = concurrent});
+    for (int round = 0; round < 4; ++round) {
+      fill(stream, a, 1);
+      fill(second, b, 1000);
+      Gate gate;
+      const bool is_first_late = (rank + round) % 2 == 0;
+      gate.close_on(is_first_late ? StreamRef{stream} : StreamRef{second});
+      both.all_reduce(stream, a);
+      both.all_reduce(second, b);
+      meet();
+      static_cast<void>((is_first_late ? second : stream).synchronize_for(20ms));  // so long, the wrong one could come first
+      if (is_first_late) {
+        EXPECT_FALSE(second.query());
+      }
+      gate.open();
+      EXPECT_EQ(on_host(a), std::vector<int>(elements, size));
+      std::vector<int> seen(elements);
+      copy(second, seen, b);
+      second.synchronize();
+      EXPECT_EQ(seen, std::vector<int>(elements, 1000 * size));
+      meet();
+    }
+  }
+}
+
 /// MPI is how the processes of the other engine meet.
 TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
   if (conformance::streams_are_threads()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong arguments, and communicators that break.
 #include <complex>
+#include <stdexcept>
 
 #include "cases.hpp"
 
@@ -37,6 +38,21 @@ TEST_F(Refusals, WrongArgumentsAreNamed) {
   EXPECT_EQ(code_of([&] { all.all_reduce(stream, complex, Reduce::max); }), errc::invalid_argument);
 }
 
+TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
+  DeviceBuffer<int> values{10, stream};
+  const DeviceSpan<int> null{static_cast<int*>(nullptr), 10}, endless{values.data(), ~std::size_t{0} / sizeof(int)};
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, null); }), "runnel: could not run all_reduce: the input is null, and has elements");
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, values, null); }),
+            "runnel: could not run all_reduce: the output is null, and has elements");
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, endless); }), "runnel: could not run all_reduce: the input ends beyond any address");
+  EXPECT_EQ(code_of([&] { all.broadcast(stream, null); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { all.group(stream, [&](Communicator::Group& g) { g.send(null, (rank + 1) % size); }); }), errc::invalid_argument);
+  const DeviceSpan<int> nothing;
+  all.all_reduce(stream, nothing);
+  all.all_gather(stream, nothing, nothing);
+  stream.synchronize();
+}
+
 TEST_F(Refusals, MemoryThatOverlapsIsRefused) {
   DeviceBuffer<int> values{10, stream};
   const DeviceSpan<int> whole{values};
@@ -69,6 +85,15 @@ TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
   EXPECT_EQ(operation, "runnel: could not run all_reduce" + reason);
   EXPECT_EQ(split, "runnel: could not split a communicator" + reason);
   EXPECT_EQ(making, "runnel: could not make a communicator" + reason);
+}
+
+TEST_F(Refusals, TogetherInsideAnotherOne) {
+  const auto nest = [] { Communicator::together([] { Communicator::together([] {}); }); };
+  const std::string text = "runnel: could not enqueue operations together: another together() of this thread is under way";
+  EXPECT_EQ(text_of(nest), text);
+  EXPECT_EQ(text_of(nest), text);
+  EXPECT_THROW(Communicator::together([] { throw std::runtime_error{"mine"}; }), std::runtime_error);
+  Communicator::together([] {});
 }
 
 /// What may break all communicators of a process.

@@ -13,11 +13,12 @@
 #include <random>
 #include <set>
 #include <span>
+#include <thread>
 
 namespace {
 
 using namespace runnel;
-using conformance::code_of;
+using conformance::code_of, conformance::text_of;
 using conformance::Conformance;
 using conformance::eventually;
 using conformance::nothing_thrown;
@@ -335,6 +336,31 @@ TEST_P(OverlapStrategies, ReportTheChunkOfAGraphThatThrows) {
                       });
             }),
             4U);
+}
+
+TEST_F(Overlap, IsRefusedOnAThreadThatCaptures) {
+  const Stream stream;
+  DeviceBuffer<int> buffer{10, stream};
+  const Numbers in = numbered(100);
+  Numbers out(in.size());
+  const auto run = [&] {
+    overlap(in, out, {.chunk = 10}, [](StreamRef on, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(on, y, x); });
+  };
+  stream.synchronize();
+  std::string text;
+  const Graph graph = capture(stream, [&] {
+    text = text_of(run);
+    std::thread{run}.join();  // the capture is none of this thread's
+    fill(stream, buffer, 3);
+  });
+  EXPECT_NE(text.find("the calling thread is capturing a stream"), std::string::npos) << text;
+  EXPECT_EQ(out, in);
+  graph.launch(stream);
+  Numbers seen(10);
+  copy(stream, seen, buffer);
+  stream.synchronize();
+  EXPECT_EQ(seen, Numbers(10, 3));
+  run();
 }
 
 TEST_F(Overlap, ACompletionFunctionThatThrowsLaterHarmsNoLaterRun) {

@@ -34,6 +34,9 @@ with tool.scratch() as directory:
     refuses('input is a directory', *upper, directory, target, says=['is a directory'])
     refuses('input fails while it is read', *upper, '/proc/self/mem', target, says=['cannot read'])
     refuses('empty name', *upper, source, '', says=['name'])
+    misspelt = tool.run('overlaps', *upper, source, target)
+    tool.expect(misspelt.returncode == 2 and b"there is no subcommand 'overlaps'; choose one of info, overlap, histogram, sum, bench" in misspelt.stderr,
+                f'a subcommand that does not exist: {misspelt}')
     refuses('name with a line break', *upper, 'a\nb', target, says=['a?b'])
 
     refuses('output is the input', *upper, source, source, says=['is the file to read'])

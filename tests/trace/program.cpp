@@ -35,6 +35,7 @@ void work() {
     const TraceRange range{up, "my kernels"};
     fill(up, buffer, 5);
   }
+  { const TraceRange without_name{up, nullptr}; }
   const Graph graph = capture(up, [&] { fill(up, buffer, 6); });
   graph.launch(up);
   down.wait_stream(up);

@@ -261,8 +261,6 @@ std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
 }
 
 std::shared_ptr<CommunicatorState> CclState::split(int color, int key) {
-  if (Together::Operations::of_this_thread() != nullptr)
-    throw_error(errc::not_permitted, splitting, "it waits for the other processes, which together() would keep waiting");
   try {
     return make_part(color, key);
   } catch (const std::exception& error) {

@@ -96,11 +96,12 @@ thread_local constinit Together::Operations* operations_of_this_thread = nullptr
 
 }  // namespace
 
+bool is_in_together() noexcept { return operations_of_this_thread != nullptr; }
 Together::Operations* Together::Operations::of_this_thread() noexcept { return operations_of_this_thread; }
 void Together::Operations::set_of_this_thread(Operations* operations) noexcept { operations_of_this_thread = operations; }
 
 Together::Together() : operations_{std::make_unique<Operations>()} {
-  if (Operations::of_this_thread() != nullptr) refuse_nested_together();
+  if (is_in_together()) refuse_nested_together();
   Operations::set_of_this_thread(operations_.get());
 }
 

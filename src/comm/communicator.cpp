@@ -226,6 +226,8 @@ Communicator Communicator::split(int color, int key) const {
   detail::CommunicatorState& state = detail::living(state_, operation);
   detail::enter(operation);
   if (color < 0) detail::throw_error(errc::invalid_argument, operation, "the color is negative");
+  if (detail::is_in_together())
+    detail::throw_error(errc::not_permitted, operation, "it waits for the other processes, which together() would keep waiting");
   state.require_engine(operation);
   state.check();
   return Communicator{state.split(color, key)};

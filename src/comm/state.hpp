@@ -105,6 +105,8 @@ template <class P>
 
 /// Checks the arguments, before anything is enqueued.
 void require_valid(const CommunicatorState& state, const Transfer& step);
+/// Whether the calling thread is in a together().
+[[nodiscard]] bool is_in_together() noexcept;
 /// Refuses a together() inside another one.
 [[noreturn]] void refuse_nested_together();
 /// Tells the race checker what the operation will read and write, if it is on.

@@ -19,6 +19,7 @@ thread_local constinit bool is_together = false;
 }  // namespace
 
 bool has_ccl() noexcept { return false; }
+bool is_in_together() noexcept { return is_together; }
 std::shared_ptr<CommunicatorState> make_ccl_state(const World&, const CommunicatorOptions&) { refuse(); }
 std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device>, const CommunicatorOptions&) { refuse(); }
 

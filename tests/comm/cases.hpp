@@ -18,7 +18,7 @@
 
 namespace comm {
 
-using conformance::code_of, conformance::Gate, conformance::patience;
+using conformance::code_of, conformance::Gate, conformance::patience, conformance::text_of;
 
 /// The processes but the first one print their failures only.
 class PrintFailures : public testing::EmptyTestEventListener {
@@ -38,17 +38,6 @@ inline void print_failures_only(int rank) {
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   if (rank != 0) delete listeners.Release(listeners.default_result_printer());
   listeners.Append(new PrintFailures{rank});
-}
-
-/// The text of the error that a call throws; "" if it throws nothing.
-template <class F>
-[[nodiscard]] std::string text_of(F f) {
-  try {
-    f();
-  } catch (const runnel::Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 /// A case begins with all processes at the same place.

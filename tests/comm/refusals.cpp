@@ -93,7 +93,6 @@ TEST_F(Refusals, TogetherInsideAnotherOne) {
   EXPECT_EQ(text_of(nest), text);
   EXPECT_EQ(text_of(nest), text);
   EXPECT_THROW(Communicator::together([] { throw std::runtime_error{"mine"}; }), std::runtime_error);
-  const Communicator all = make();
   Communicator::together([&] { EXPECT_EQ(code_of([&] { static_cast<void>(all.split(0)); }), errc::not_permitted); });
   Communicator::together([] {});
 }

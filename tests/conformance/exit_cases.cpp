@@ -328,9 +328,11 @@ int fork_before_first_use() {
 /// Creates and destroys objects that take locks, until `stop` is set.
 void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
   while (!stop) {
-    const Stream stream;
+    const Stream stream, user;
+    const DeviceBuffer<int> on_device{100, stream};
     for (int i = 0; i < 200; ++i) {
       const Event event{stream};
+      record_stream(user, on_device);
       const PinnedBuffer<int> memory{100};
       const StreamLease lease = pool.acquire();
       const Stream wrapper = Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
@@ -338,13 +340,6 @@ void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
     }
     stream.synchronize();
   }
-}
-
-/// Records uses of device memory, which takes another lock.
-void keep_recording(const std::atomic<bool>& stop) {
-  const Stream owner, user;
-  const DeviceBuffer<int> memory{100, owner};
-  while (!stop) record_stream(user, memory);
 }
 
 /// Objects that a child inherits. The child may destroy them.
@@ -393,7 +388,6 @@ int fork_beside_busy_threads() {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) threads.emplace_back([&] { keep_busy(pool, stop); });
-  threads.emplace_back([&] { keep_recording(stop); });
   for (int i = 0; i < 200 && failures == 0; ++i) {
     std::optional<Inherited> inherited{std::in_place, pool};
     const int status = in_child([&] { return destroy_what_the_parent_made(inherited); });

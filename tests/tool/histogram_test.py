@@ -55,11 +55,15 @@ with tool.scratch() as directory:
 
         # The progress: process 0 shows the bytes of all.
         running = several.start(several.command(count, 'histogram', '--progress', '--chunk', '1000', one, '/dev/stdin'), stdin=subprocess.PIPE)
-        for _ in range(20):
+        shown_so_far, end = b'', time.monotonic() + tool.LIMIT_S
+        os.set_blocking(running.stderr.fileno(), False)
+        while shown_so_far.count(b'GB/s') < 2 and time.monotonic() < end:
             running.stdin.write(b'a' * 1000)
             running.stdin.flush()
             time.sleep(0.05)
-        error = running.communicate(timeout=tool.LIMIT_S)[1].decode()
+            shown_so_far += running.stderr.read() or b''
+        os.set_blocking(running.stderr.fileno(), True)
+        error = (shown_so_far + running.communicate(timeout=tool.LIMIT_S)[1]).decode()
         shown = [part for part in error.split('\r') if 'GB/s' in part]
         tool.expect(running.returncode == 0 and len(shown) > 1 and 'MiB' in shown[-1], f'there is progress: {error!r}')
         tool.expect('GB/s' not in several.run(several.command(count, 'histogram', one)).stderr.decode(), 'there is none unless it is asked for')

@@ -359,7 +359,7 @@ struct Inherited {
 };
 
 int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
-  alarm(5);  // kills a child that waits for a lock
+  alarm(20);  // kills a child that waits for a lock
   StreamPool& pool = *inherited->pool;
   Stream& stream = inherited->stream;
   const StreamRef view = stream;
@@ -400,7 +400,7 @@ int fork_beside_busy_threads() {
 }
 
 int use_completions_in_the_child(const Stream& stream, const Event& event, std::optional<Future>& future) {
-  alarm(5);
+  alarm(20);
   expect_forked("on_complete", [&] { stream.on_complete([](const Outcome&) {}); });
   expect_forked("Event::on_complete", [&] { event.on_complete([](const Outcome&) {}); });
   expect_forked("future", [&] { static_cast<void>(stream.future()); });
@@ -560,7 +560,7 @@ int fork_in_a_host_function() {
   int status = -1;
   stream.launch_host_func([&] {
     status = in_child([&] {
-      alarm(5);
+      alarm(20);
       expect_forked("query", [&] { static_cast<void>(stream.query()); });
       expect_forked("current_stream", [] { static_cast<void>(current_stream()); });
       expect_forked("use", [&] { stream.use(); });

@@ -16,7 +16,7 @@ SCHEDULES = '100000'
 ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_queue.cpp', 'backends/host/task_queue.hpp'
 LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
-BLOCK, USES = 'src/memory/pinned_block.cpp', 'src/stream/uses.cpp'
+PENDING, USES = 'src/memory/pending_use.cpp', 'src/stream/uses.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
 
 
@@ -35,7 +35,7 @@ MUTATIONS = [
     weaker(ENGINE, 'assigned_.store(true, {})', SEQ, REL, 'host', 'submit_and_wait'),
     weaker(ENGINE, 'assigned_.load({})', SEQ, ACQ, 'host', 'submit_and_wait'),
     weaker(ENGINE, 'assigned_.load({})', SEQ, NONE, 'host', 'submit_and_wait'),
-    (QUEUE, '  waiters_wake_.notify_all();  //', '  //', 'host', 'wait_and_wake'),
+    (QUEUE, '  waiters_wake_.notify_all();\n', '', 'host', 'wait_and_wake'),
     (QUEUE, '  busy_ = !is_idle();\n', '  busy_ = false;\n', 'host', 'submit_and_rest'),
     weaker(QUEUE, 'submitted_.store(number, {})', REL, NONE, 'host', 'submit_and_rest'),
     weaker(QUEUE_HEADER, 'submitted_.load({})', ACQ, NONE, 'host', 'submit_and_rest'),
@@ -66,7 +66,7 @@ MUTATIONS = [
     weaker(WORKERS, 'sleepers_.load({})', SEQ, ACQ, 'staging', 'after_a_pause'),
     weaker(WORKERS, 'sleepers_.fetch_add(1, {})', SEQ, BOTH, 'staging', 'after_a_pause'),
     (WORKERS, 'is_watched_ = false;\n}', '}', 'staging', 'to_device'),
-    (BLOCK, '    if (!has_happened(pending.event)) return Progress::waiting;\n', '', 'pinned', 'hand_out_again'),
+    (PENDING, '    if (!has_happened(pending.event)) return Progress::waiting;\n', '', 'pinned', 'hand_out_again'),
     (USES, '  if (!has_happened(found.event)) return Remainder::State::recorded;\n', '', 'pinned', 'stream_ends'),
     (USES, '  if (last < number || !has_happened(mark)) return false;\n', '  if (last < number) return false;\n', 'pinned', 'marks'),
     (USES, '  return use.slot->marks + 1;\n', '  return use.slot->marks;\n', 'pinned', 'marks'),

@@ -18,7 +18,7 @@ import traceback
 MESON, SOURCE, BUILD = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 WANTED = sys.argv[4] if len(sys.argv) > 4 else ''
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT_S = 300
+LIMIT_S = 600
 STRICT = ['-Wall', '-Wextra', '-Wpedantic', '-Wconversion', '-Wshadow', '-Werror']
 
 

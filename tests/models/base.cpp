@@ -68,8 +68,8 @@ void batch_cache() {
 
 /// Threads that are ending take single nodes, after their own part of the cache has gone.
 void batch_cache_at_thread_end() {
-  Cache::share(batch_of(2));
   Cache::share(batch_of(1));
+  Cache::share(batch_of(2));  // on the stack, so that a thread which takes one node puts the rest back
   const auto end_with_a_node = [] {
     runnel::detail::at_thread_end([](void*) { take_and_give(); }, nullptr);  // called after the cache's own function
     take_and_give();

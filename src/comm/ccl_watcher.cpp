@@ -204,7 +204,8 @@ std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout, st
     const std::lock_guard lock{process().lock};
     watch_exit();
   }
-  // The future is destroyed first if this throws: a task that has not run tells its future so, which ends the program without memory.
+  // The task outlives the future if this throws. A packaged_task that is destroyed before it ran, while its future lives, stores an
+  // exception for it; if there is no memory for that, the program ends.
   const auto task = std::make_shared<std::packaged_task<NewCommunicator()>>(std::move(make));
   std::future<NewCommunicator> made = task->get_future();
   if (!run_in_background([task] { (*task)(); })) throw_error(errc::out_of_memory, making_communicator, "the system has no thread for it");

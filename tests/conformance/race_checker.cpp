@@ -250,25 +250,21 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
   expect_report("record_stream(");
 }
 
+/// Memory that is freed already.
+[[nodiscard]] DeviceSpan<unsigned char> freed_memory(StreamRef stream) {
+  auto device = ready_buffer(stream);
+  return device;
+}
+
 TEST_F(MissingWait, MemoryIsUsedAfterItsFree) {
   Stream a;
-  DeviceSpan<unsigned char> span;
-  {
-    auto device = ready_buffer(a);
-    span = device;
-  }
-  a.writes(span);
+  a.writes(freed_memory(a));
   expect_report("use of memory that was freed");
 }
 
 TEST_F(MissingWait, AReadAfterAFreeIsCalledARead) {
   Stream a;
-  DeviceSpan<unsigned char> span;
-  {
-    auto device = ready_buffer(a);
-    span = device;
-  }
-  a.reads(span);
+  a.reads(freed_memory(a));
   expect_report(" reads in Stream(");
 }
 

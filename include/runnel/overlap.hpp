@@ -28,7 +28,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Which streams carry out the steps of a chunk.
 enum class OverlapStrategy {
-  automatic,          ///< the one that choose_overlap_strategy() chooses
+  automatic,          ///< the one that choose_overlap_strategy() chooses; a long run from or to pageable memory tries both
   stream_per_chunk,   ///< A: a stream for each chunk in flight carries out all three steps of the chunk
   copy_compute_copy,  ///< B: one stream for each step; events order the steps of a chunk
 };
@@ -82,7 +82,7 @@ struct OverlapResult {
   std::chrono::nanoseconds time{};  ///< duration of the run
 
   // The sizes and the strategy in use, as the options say or as overlap() chose them.
-  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B, never automatic
+  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B, never automatic; the faster one if both were tried
   std::size_t chunk = 0;                                  ///< items of a chunk
   std::size_t in_flight = 0;                              ///< chunks in flight on each device
 
@@ -110,10 +110,11 @@ class OverlapError : public Error, public std::nested_exception {
   std::size_t chunk_;
 };
 
-/// The rule of `OverlapStrategy::automatic`. B, if the device has two copy engines, more than one chunk is in flight, a chunk is large
-/// enough (1 MiB, in and out) to be worth the events between three streams, and no range is in pageable memory. A otherwise: threads stage
-/// the copies of pageable memory, and several streams at once keep those threads busier. `chunk_bytes`: bytes of a chunk, in and out;
-/// `in_flight`: chunks on the device at once.
+/// The rule of `OverlapStrategy::automatic`. B, if the device has two copy engines, more than one chunk is in flight, and a chunk is large
+/// enough: 1 MiB, in and out, to be worth the events between three streams; 64 MiB if a range is in pageable memory, because threads stage
+/// its copies, and one smaller copy in each direction does not keep them busy. A otherwise. `chunk_bytes`: bytes of a chunk, in and out;
+/// `in_flight`: chunks on the device at once. In pageable memory the host decides which is faster: a run of at least 64 chunks for each
+/// chunk in flight (of all devices) tries both, unless it records times, and goes on with the faster one.
 [[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory);
 
 namespace detail {

@@ -50,12 +50,8 @@ void record_mark(const std::unique_ptr<OverlapPlace::Marks>& marks, TimedEvent O
 }  // namespace
 
 DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times, OverlapClock::time_point start)
-    : plan_{plan},
-      index_{index},
-      device_{plan.devices[index]},
-      policy_{default_pageable()},
-      by_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
-      places_(plan.places()) {
+    : plan_{plan}, index_{index}, device_{plan.devices[index]}, policy_{default_pageable()}, places_(plan.places()) {
+  for (OverlapPlace& place : places_) place.by_step = plan.strategy == OverlapStrategy::copy_compute_copy;
   for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device_));
   try {
     make_events(record_times);
@@ -108,7 +104,7 @@ void DeviceRun::start_copy(std::size_t n) noexcept try {
   const std::size_t chunk = index_ + n * plan_.devices.size();
   const std::size_t first = chunk * plan_.chunk;
   // Two chunks of one stream go one after the other.
-  const bool has_own_stream = by_step_ || n < streams_.size();
+  const bool has_own_stream = here.by_step || n < plan_.chunk_streams;
   if (plan_.needs_host() || plan_.staged || here.marks != nullptr || !has_own_stream || first >= *plan_.items) return;
   if (start_error_ != nullptr) return;
   copies_started_ = n + 1;
@@ -176,8 +172,8 @@ void DeviceRun::match_clocks(OverlapClock::time_point start) {
 }
 
 DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {
-  if (by_step_) return {streams_[0], streams_[1], streams_[2]};
-  const StreamRef stream = streams_[n % streams_.size()];
+  if (places_[n % places_.size()].by_step) return {streams_[0], streams_[1], streams_[2]};
+  const StreamRef stream = streams_[n % plan_.chunk_streams];
   return {stream, stream, stream};
 }
 
@@ -198,7 +194,7 @@ void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamR
 void DeviceRun::arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
   copy_in(here, buffers, stream);
   record_mark(here.marks, &OverlapPlace::Marks::arrived, stream);
-  if (by_step_) stream.record_event(here.arrived);
+  if (here.by_step) stream.record_event(here.arrived);
 }
 
 void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream, const OverlapFunction& function) const {
@@ -248,15 +244,17 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   const ChunkLabel label{here.chunk->index};
   const OverlapPlace* const before = previous_user(n);
 
-  if (before != nullptr && by_step_) step.in.wait_event(before->computed);
-  if (before != nullptr && !by_step_ && steps_of(n - buffers_.size()).in != step.in) step.in.wait_event(before->returned);
+  if (before != nullptr && before->by_step && here.by_step)
+    step.in.wait_event(before->computed);
+  else if (before != nullptr && steps_of(n - buffers_.size()).out != step.in)
+    step.in.wait_event(before->returned);
   record_mark(here.marks, &Marks::arriving, step.in);
   if (n >= copies_started_)
     arrive(here, buffers, step.in);
   else if (n + 1 == copies_started_ && start_error_ != nullptr)
     std::rethrow_exception(start_error_);
 
-  if (by_step_) {
+  if (here.by_step) {
     step.compute.wait_event(here.arrived);
     if (before != nullptr && buffers.out) step.compute.wait_event(before->returned);
   }
@@ -264,7 +262,7 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   compute(here, buffers, step.compute, function);
   record_mark(here.marks, &Marks::computed, step.compute);
 
-  if (by_step_) {
+  if (here.by_step) {
     step.compute.record_event(here.computed);
     step.out.wait_event(here.computed);
   }

@@ -24,6 +24,7 @@ using OverlapClock = std::chrono::steady_clock;
 /// The host's record of a chunk in flight. A device's places are reused in turn.
 struct OverlapPlace {
   std::optional<OverlapChunk> chunk;
+  bool by_step = false;  // strategy B: a stream for each step; otherwise one for the chunk
   std::size_t out_elements = 0;
   std::size_t out_first = 0;                // index of the first of them in an output range
   std::vector<PinnedBuffer<std::byte>> in;  // filled by sources; empty for ranges
@@ -107,7 +108,6 @@ class DeviceRun {
   std::size_t index_;
   Device device_;
   Pageable policy_;              // the calling thread's
-  bool by_step_;                 // true: one stream for each step; false: one for each chunk in flight
   std::vector<Stream> streams_;  // declared before the buffers, which are freed in the streams' order
   std::vector<ChunkBuffers> buffers_;
   std::vector<OverlapPlace> places_;

@@ -9,6 +9,7 @@
 #include "overlap/device_run.hpp"
 #include "overlap/error.hpp"
 #include "overlap/plan.hpp"
+#include "overlap/trial.hpp"
 #include "stream/graph_functions.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -49,6 +51,7 @@ class OverlapRun {
   }
 
   OverlapResult run() {
+    if (plan_.tries_both) trial_.emplace(plan_.strategy, places());
     if (plan_.needs_host() || options_.progress) {
       const std::jthread finisher = start_finisher();
       submit_all();
@@ -59,7 +62,7 @@ class OverlapRun {
     runs_.clear();  // after a failure, this waits for the chunks that are still in flight
     if (failure_.cause != nullptr) throw_overlap_error(failure_.chunk, failure_.step, failure_.cause);
     result_.time = OverlapClock::now() - start_;
-    result_.strategy = plan_.strategy;
+    result_.strategy = trial_ ? trial_->strategy(result_.chunks) : plan_.strategy;
     result_.chunk = plan_.chunk;
     result_.in_flight = plan_.in_flight;
     return std::move(result_);
@@ -168,6 +171,7 @@ class OverlapRun {
   /// Describes the chunk in its place, and reads it from the sources. False at the end of the input.
   [[nodiscard]] bool begin(std::size_t chunk) {
     OverlapPlace& here = place(chunk);
+    if (trial_) here.by_step = trial_->strategy(chunk) == OverlapStrategy::copy_compute_copy;
     here.times = {.chunk = chunk, .buffer = index_in_run(chunk) % plan_.buffers, .device = run_of(chunk).device().ordinal()};
     const std::chrono::nanoseconds reading = since_start();
     const std::size_t first = next_item_;
@@ -268,6 +272,7 @@ class OverlapRun {
       if (here.out_elements != 0) plan_.output.write(plan_.output.function, here.out.data(), here.out_elements);
       here.times.write = {writing, since_start()};
     }
+    if (trial_) trial_->finished(chunk, since_start());
     ++result_.chunks;
     result_.items += here.chunk->count;
     result_.written += here.out_elements;
@@ -275,7 +280,7 @@ class OverlapRun {
     if (options_.progress) options_.progress({result_.chunks, result_.items, plan_.items});
   }
 
-  [[nodiscard]] std::size_t places() const noexcept { return plan_.places() * runs_.size(); }
+  [[nodiscard]] std::size_t places() const noexcept { return plan_.all_places(); }
 
   /// Whether a stop was requested. A request after the last chunk did not stop the run.
   [[nodiscard]] bool is_stopped() {
@@ -330,6 +335,8 @@ class OverlapRun {
     bool ended = false;
   };
   std::vector<Read> read_;  // for each input
+
+  std::optional<StrategyTrial> trial_;  // if the plan tries both strategies
 
   std::size_t out_submitted_ = 0;  // elements; used by the thread that enqueues the copies out: the finisher for filters, else the caller
   OverlapResult result_;           // used by the finisher until it is joined; `stopped` by the calling thread

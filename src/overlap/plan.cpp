@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "device/device_table.hpp"
+#include "overlap/trial.hpp"
 
 #include <runnel/memory_kind.hpp>
 
@@ -21,9 +22,10 @@ using Kind = OverlapEnd::Kind;
 
 constexpr std::size_t usual_chunk_bytes = std::size_t{32} << 20;
 constexpr std::size_t staged_chunk_bytes = std::size_t{64} << 20;  // large enough that the pieces of its staged copies are worth their cost
-constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;  // the fixed cost of a smaller transfer exceeds that of its bytes
-constexpr std::size_t usual_chunks = 16;                            // chunks of a small input, so that there is something to overlap
-constexpr std::size_t usual_in_flight = 4;                          // one copied in, one computed, one copied out, one to spare
+constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;    // the fixed cost of a smaller transfer exceeds that of its bytes
+constexpr std::size_t smallest_staged_for_b = std::size_t{64} << 20;  // in and out; one smaller staged copy does not keep the workers busy
+constexpr std::size_t usual_chunks = 16;                              // chunks of a small input, so that there is something to overlap
+constexpr std::size_t usual_in_flight = 4;                            // one copied in, one computed, one copied out, one to spare
 constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
 
 [[noreturn, gnu::format(printf, 1, 2)]] void refuse(const char* format, ...) {
@@ -174,12 +176,27 @@ void check_chunk_count(const OverlapPlan& plan) {
          divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
 }
 
+/// Whether strategy B can be faster than A.
+[[nodiscard]] bool can_use_steps(Device device, std::size_t chunk_bytes, std::size_t in_flight) {
+  return in_flight > 1 && chunk_bytes >= smallest_chunk_bytes && device.async_engine_count() > 1;
+}
+
+/// Which strategy is faster from pageable memory depends on the host's cores and memory. A long run can afford to find out. Recorded times
+/// belong to the streams of one strategy.
+[[nodiscard]] bool is_worth_a_trial(const OverlapPlan& plan, const OverlapOptions& options) {
+  if (options.strategy != OverlapStrategy::automatic || !plan.staged || !plan.items || options.record_times) return false;
+  if (divided_up(*plan.items, plan.chunk) < StrategyTrial::shortest_run(plan.all_places())) return false;
+  return can_use_steps(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
+}
+
 void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
   plan.strategy = options.strategy;
   if (plan.strategy == OverlapStrategy::automatic)
     plan.strategy = choose_overlap_strategy(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers, plan.staged);
-  plan.streams = options.streams != 0 ? std::min(options.streams, plan.buffers) : plan.buffers;
-  if (plan.strategy == OverlapStrategy::copy_compute_copy) plan.streams = 3;
+  plan.tries_both = is_worth_a_trial(plan, options);
+  plan.chunk_streams = options.streams != 0 ? std::min(options.streams, plan.buffers) : plan.buffers;
+  plan.streams = plan.strategy == OverlapStrategy::copy_compute_copy ? 3 : plan.chunk_streams;
+  if (plan.tries_both) plan.streams = std::max<std::size_t>(3, plan.chunk_streams);
 }
 
 }  // namespace
@@ -235,8 +252,9 @@ std::string describe_memory(const OverlapPlan& plan) {
 }  // namespace detail
 
 OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory) {
-  const bool worth_it = in_flight > 1 && chunk_bytes >= detail::smallest_chunk_bytes && device.async_engine_count() > 1 && !pageable_memory;
-  return worth_it ? OverlapStrategy::copy_compute_copy : OverlapStrategy::stream_per_chunk;
+  const bool large_enough = !pageable_memory || chunk_bytes >= detail::smallest_staged_for_b;
+  return large_enough && detail::can_use_steps(device, chunk_bytes, in_flight) ? OverlapStrategy::copy_compute_copy
+                                                                               : OverlapStrategy::stream_per_chunk;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -19,11 +19,13 @@ struct OverlapPlan {
   std::vector<OverlapEnd> inputs;
   OverlapEnd output;  // its `width` is not 0
   std::vector<Device> devices;
-  OverlapStrategy strategy = OverlapStrategy::automatic;
-  bool staged = false;  // a range is in pageable memory, whose copies are staged
+  OverlapStrategy strategy = OverlapStrategy::automatic;  // A or B once it is chosen
+  bool tries_both = false;                                // the run tries the other strategy, too, and goes on with the faster one
+  bool staged = false;                                    // a range is in pageable memory, whose copies are staged
   std::size_t halo = 0;
   std::size_t chunk = 0;               // items of a chunk
   std::size_t buffers = 0;             // chunk buffers of each device
+  std::size_t chunk_streams = 0;       // streams of each device that take turns in strategy A
   std::size_t streams = 0;             // streams of each device
   std::size_t in_flight = 0;           // as the options say or as chosen; `buffers` may be fewer
   std::optional<std::size_t> items{};  // items in all; empty if sources decide
@@ -36,6 +38,8 @@ struct OverlapPlan {
   /// Chunks whose steps may be enqueued for one device at once. If the host is not needed, that is twice as many as there are buffers,
   /// which keeps the device's queues filled.
   [[nodiscard]] std::size_t places() const noexcept { return needs_host() ? buffers : 2 * buffers; }
+  /// The same for all devices together.
+  [[nodiscard]] std::size_t all_places() const noexcept { return places() * devices.size(); }
   /// Elements of an input, halo included, and of the output, for which one chunk's buffers have room.
   [[nodiscard]] std::size_t input_elements(std::size_t input) const noexcept { return inputs[input].width * (chunk + 2 * halo); }
   [[nodiscard]] std::size_t output_elements() const noexcept { return output_elements(chunk); }

@@ -600,13 +600,37 @@ TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   const OverlapStrategy b = device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : a;
   EXPECT_EQ(choose_overlap_strategy(device(), large, 4, false), b);
   EXPECT_EQ(choose_overlap_strategy(device(), large, 4, true), a);
+  EXPECT_EQ(choose_overlap_strategy(device(), 4 * large, 4, true), b);
   EXPECT_EQ(choose_overlap_strategy(device(), large, 1, false), a);
   EXPECT_EQ(choose_overlap_strategy(device(), 1000, 4, false), a);
-  const std::vector<char> ordinary(4 * large);
-  const PinnedBuffer<char> pinned(4 * large);
+  const std::vector<char> ordinary(large);
+  const PinnedBuffer<char> pinned(large);
   const auto chosen = [&](const auto& in) { return overlap(in, no_output, [](StreamRef, DeviceSpan<const char>) {}).strategy; };
-  EXPECT_EQ(chosen(ordinary), choose_overlap_strategy(device(), large, 4, !device().pageable_memory_access_uses_host_page_tables()));
-  EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), large, 4, false));
+  constexpr std::size_t chunk = large / 16;
+  EXPECT_EQ(chosen(ordinary), choose_overlap_strategy(device(), chunk, 4, !device().pageable_memory_access_uses_host_page_tables()));
+  EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), chunk, 4, false));
+}
+
+/// Chunks of strategy A alternate between streams, those of strategy B all compute in one.
+TEST_F(Overlap, ALongRunFromPageableMemoryTriesBothStrategies) {
+  constexpr std::size_t in_flight = 2;
+  constexpr std::size_t chunk = std::size_t{1} << 17;  // 1 MiB, in and out
+  const Numbers in = numbered(64 * in_flight * chunk);
+  for (const bool by_two_threads : {false, true}) {
+    Numbers out(in.size(), -1);
+    std::vector<StreamRef> streams;
+    OverlapOptions options{.chunk = chunk, .in_flight = in_flight};
+    if (by_two_threads) options.progress = [](const OverlapProgress&) {};
+    const OverlapResult result = overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
+      streams.push_back(stream);
+      copy(stream, to, from);
+    });
+    EXPECT_TRUE(out == in);
+    if (device().pageable_memory_access_uses_host_page_tables() || device().async_engine_count() < 2) continue;
+    constexpr std::size_t period = 2 * in_flight;
+    EXPECT_EQ(result.strategy == OverlapStrategy::copy_compute_copy, streams[streams.size() - 2] == streams.back());
+    for (std::size_t i = 1; i < 4 * period; ++i) EXPECT_TRUE(i == 2 * period || (streams[i - 1] == streams[i]) == (i > 2 * period)) << i;
+  }
 }
 
 TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {

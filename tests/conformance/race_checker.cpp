@@ -2,7 +2,9 @@
 /// Programs with a missing wait, which the checker must find, and correct ones, of which it must report nothing. What it says does not
 /// depend on timing: only waits count.
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "support.hpp"
 
@@ -598,6 +600,22 @@ TEST_F(EnoughWaits, Overlap) {
   std::vector<int> in(100000, 1), out(100000);
   overlap(in, out, {.chunk = 10000}, [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(stream, to, from); });
   EXPECT_EQ(in, out);
+  RaceChecker::host_reads(out);
+  expect_none();
+}
+
+/// From pageable memory it goes by strategy A, tries B, finds it slower here, and goes on by A. At each change a chunk's memory comes from
+/// another stream.
+TEST_F(EnoughWaits, ALongRunOfOverlap) {
+  constexpr std::size_t chunk = std::size_t{1} << 19;  // 1 MiB, in and out
+  constexpr std::size_t in_flight = 2, period = 2 * in_flight;
+  std::vector<char> in(32 * period * chunk, 1), out(in.size());
+  overlap(in, out, {.chunk = chunk, .in_flight = in_flight},
+          [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to, const OverlapChunk& here) {
+            if (here.index >= 2 * period && here.index < 5 * period) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+            copy(stream, to, from);
+          });
+  EXPECT_TRUE(in == out);
   RaceChecker::host_reads(out);
   expect_none();
 }

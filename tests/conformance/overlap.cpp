@@ -613,6 +613,7 @@ TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
 
 /// Chunks of strategy A alternate between streams, those of strategy B all compute in one.
 TEST_F(Overlap, ALongRunFromPageableMemoryTriesBothStrategies) {
+  if (device().pageable_memory_access_uses_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
   constexpr std::size_t in_flight = 2;
   constexpr std::size_t chunk = std::size_t{1} << 17;  // 1 MiB, in and out
   const Numbers in = numbered(64 * in_flight * chunk);
@@ -626,7 +627,7 @@ TEST_F(Overlap, ALongRunFromPageableMemoryTriesBothStrategies) {
       copy(stream, to, from);
     });
     EXPECT_TRUE(out == in);
-    if (device().pageable_memory_access_uses_host_page_tables() || device().async_engine_count() < 2) continue;
+    if (device().async_engine_count() < 2) continue;
     constexpr std::size_t period = 2 * in_flight;
     EXPECT_EQ(result.strategy == OverlapStrategy::copy_compute_copy, streams[streams.size() - 2] == streams.back());
     for (std::size_t i = 1; i < 4 * period; ++i) EXPECT_TRUE(i == 2 * period || (streams[i - 1] == streams[i]) == (i > 2 * period)) << i;

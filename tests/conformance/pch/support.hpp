@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What every file of this suite includes, compiled once.
+#include "../support.hpp"

@@ -4,12 +4,12 @@
 #include "backend.hpp"
 #include "compare.hpp"
 #include "failure.hpp"
-#include "info.hpp"
 #include "json.hpp"
 #include "lanes.hpp"
 #include "launch_byte_kernel.hpp"
 #include "measure.hpp"
 #include "size.hpp"
+#include "streaming.hpp"
 #include "timeline.hpp"
 
 #include <runnel/config.hpp>
@@ -48,14 +48,11 @@ void announce(const std::string& what) {
 
 OverlapSizes chosen_sizes(const BenchCommand& command) {
   OverlapSizes sizes{};
-  const int count = runnel::Device::count();
-  if (count == 0) throw Failure(why_no_device());
   for (const int ordinal : command.devices) {
-    if (ordinal < 0 || ordinal >= count)
-      throw Failure("there is no device " + std::to_string(ordinal) + "; choose from 0 to " + std::to_string(count - 1));
+    const runnel::Device device = chosen_device(ordinal);
     if (std::count(command.devices.begin(), command.devices.end(), ordinal) > 1)
       throw Failure("--device " + std::to_string(ordinal) + " is there twice; name each device once");
-    sizes.devices.emplace_back(ordinal);
+    sizes.devices.push_back(device);
   }
   sizes.in_flight = static_cast<std::size_t>(command.in_flight);
   sizes.bytes = static_cast<std::size_t>(parse_size("--size", command.size.empty() ? (host_backend ? "256M" : "2G") : command.size));

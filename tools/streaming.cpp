@@ -31,7 +31,8 @@ runnel::Device chosen_device(int ordinal) {
   const int count = runnel::Device::count();
   if (count == 0) throw Failure(why_no_device());
   if (ordinal < 0 || ordinal >= count)
-    throw Failure("there is no device " + std::to_string(ordinal) + "; choose one from 0 to " + std::to_string(count - 1));
+    throw Failure("there is no device " + std::to_string(ordinal) +
+                  (count == 1 ? "; the only one is 0" : "; choose one from 0 to " + std::to_string(count - 1)));
   return runnel::Device{ordinal};
 }
 

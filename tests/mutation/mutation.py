@@ -7,8 +7,8 @@
   mutation.py show results.json
 
 `make` draws changes of src/ and backends/. `run` builds each of them in copies of two build folders, of the host backend and of the CUDA
-backend, and runs the host suite and the suite on the stand-in. A change that does not compile, or that leaves the machine code as it is,
-does not count. The others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use --patience.
+backend, and runs the host suite and the suite on the stand-in; for a change of src/comm, the suites of communicators, so that both builds
+need MPI, and that of the CUDA backend NCCL. A change that does not compile, or that leaves the machine code as it is, does not count. The others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use --patience.
 """
 import argparse
 import hashlib
@@ -27,6 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = {'src': ('host', 'cuda'), 'backends/host': ('host',), 'backends/cuda_hip': ('cuda',), 'backends/cuda': ('cuda',)}
+COMMUNICATORS = 'src/comm/'
 SUITES = (('host', None), ('cuda', 'lazy'), ('cuda', 'random'))
 # What Meson runs of the conformance suite: cases, number of devices, memory of a device in MiB. The short runs come first.
 SLOW = 'BlockedFunctions.*:MissingWait.*:Stress.*:QueueBound.*:Staging.*'
@@ -63,7 +64,8 @@ def make(options):
     found = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob('*.[ch]pp')):
-            found += list(mutants_of(path))
+            if options.under in str(path.relative_to(ROOT)):
+                found += list(mutants_of(path))
     # One change for each line at most, so that long lines do not count more often.
     by_line = {}
     for mutant in found:
@@ -90,18 +92,42 @@ class Place:
     def build(self, backend):
         """Builds the library, and the tests that are compiled with headers of src/. The other tests use the shared library."""
         build = self.builds[backend]
-        targets = [str(path.relative_to(build)) for path in (build / 'src').glob('librunnel-*.so.*.*.*') if path.is_file()]
+        targets = [str(path.relative_to(build)) for path in self.libraries(backend)]
         if backend == 'host':
             targets.append('tests/unit/unit')
         ninja = ['ninja', '-j1', '-C', str(build), *targets]
         return subprocess.run(ninja, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
+    def libraries(self, backend):
+        return sorted(path for path in (self.builds[backend] / 'src').rglob('librunnel-*.so.*.*.[0-9]'))
+
     def code(self, backend):
-        """A number for the machine code of the library. Without its build identifier, which the names of folders go into, too."""
-        library = next(path for path in (self.builds[backend] / 'src').glob('librunnel-*.so.*.*.*') if path.is_file())
+        """A number for the machine code of the libraries. Without build identifiers, which the names of folders go into, too."""
         stripped = self.folder / 'stripped.so'
-        subprocess.run(['strip', '--remove-section=.note.gnu.build-id', '-o', str(stripped), str(library)], check=True)
-        return hashlib.sha256(stripped.read_bytes()).hexdigest()
+        number = hashlib.sha256()
+        for library in self.libraries(backend):
+            subprocess.run(['strip', '--remove-section=.note.gnu.build-id', '-o', str(stripped), str(library)], check=True)
+            number.update(stripped.read_bytes())
+        return number.hexdigest()
+
+    def run_communicators(self, backend, order):
+        """True if the suites of communicators pass, in two processes."""
+        build = self.builds[backend] / 'tests/comm'
+        scripts = self.folder / 'tests/comm'
+        standin = str(self.builds[backend] / 'tests/standin')
+        # As tests/comm/meson.build has it.
+        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_rmaps_base_oversubscribe='1',
+                           OMPI_MCA_mpi_yield_when_idle='1', RUNNEL_HOST_DEVICES='2', STANDIN_DEVICES='2')
+        on_standin = {'LD_LIBRARY_PATH': standin, 'RUNNEL_STANDIN': '1', 'STANDIN_SCHEDULER': order}
+        if backend == 'host':
+            programs = [['mpirun', '-n', '2', build / 'comm_tests'],
+                        [sys.executable, scripts / 'processes.py', build / 'process_cases', shutil.which('mpirun')]]
+        else:
+            environment.update(on_standin)
+            programs = [[sys.executable, scripts / 'launch.py', '-n', '2', build / 'ccl_tests'],
+                        [sys.executable, scripts / 'ccl_processes.py', build / 'ccl_process_cases', standin],
+                        ['mpirun', '-n', '2', *(word for name in on_standin for word in ('-x', name)), build / 'comm_tests']]
+        return all(self.passes([str(word) for word in program], environment) for program in programs)
 
     def run(self, backend, order):
         """True if the suite passes."""
@@ -145,6 +171,11 @@ def backends_of(mutant):
     return next(backends for folder, backends in FOLDERS.items() if mutant['file'].startswith(folder + '/'))
 
 
+def runner(place, mutant):
+    """What runs the suites that may notice the change."""
+    return place.run_communicators if mutant['file'].startswith(COMMUNICATORS) else place.run
+
+
 def judge(place, mutant, original):
     """'invalid', 'same code', 'survived', or what killed the mutant."""
     path = place.folder / mutant['file']
@@ -162,7 +193,7 @@ def judge(place, mutant, original):
         if not changed:
             return 'same code'
         for backend, order in SUITES:
-            if backend in changed and not place.run(backend, order):
+            if backend in changed and not runner(place, mutant)(backend, order):
                 return (f'stand-in, {order}' if order else 'host suite') + (', out of time' if place.has_hung else '')
         return 'survived'
     finally:
@@ -184,7 +215,8 @@ def run(options):
     def work_on(number):
         place = Place(pathlib.Path(options.folder) / str(number), builds, options.patience)
         original = {backend: place.code(backend) for backend in builds}
-        if number == 0 and not all(place.run(*suite) for suite in SUITES):
+        runners = {runner(place, mutant) for mutant in work['mutants']}
+        if number == 0 and not all(run(*suite) for run in runners for suite in SUITES):
             print(f'the unchanged library fails: {place.failed}', file=sys.stderr)
             todo_is_over.set()
         while time.monotonic() < end and not todo_is_over.is_set():
@@ -237,6 +269,7 @@ def main():
     maker = verbs.add_parser('make', help='draws changes')
     maker.add_argument('--count', type=int, default=500)
     maker.add_argument('--seed', type=int, default=1)
+    maker.add_argument('--under', default='', help='only files with this in their path')
     maker.set_defaults(call=make)
     runner = verbs.add_parser('run', help='builds and tests each change')
     runner.add_argument('mutants', type=argparse.FileType())

@@ -6,6 +6,7 @@
 #include <runnel/config.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -32,18 +33,21 @@ inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& jo
   std::size_t count = 0;
   hipError_t e = hipGraphGetNodes(capture.graph, nullptr, &count);
   if (e != hipSuccess || count == 0) return e;
-  const std::unique_ptr<hipGraphNode_t[]> nodes{new (std::nothrow) hipGraphNode_t[count]};
+  // A usual capture can be ended without memory. If it cannot, its streams stay captured, and what they would free is lost.
+  std::array<hipGraphNode_t, 256> few;
+  const std::unique_ptr<hipGraphNode_t[]> many{count > few.size() ? new (std::nothrow) hipGraphNode_t[count] : nullptr};
+  hipGraphNode_t* const nodes = count > few.size() ? many.get() : few.data();
   if (nodes == nullptr) return hipErrorOutOfMemory;
-  e = hipGraphGetNodes(capture.graph, nodes.get(), &count);
+  e = hipGraphGetNodes(capture.graph, nodes, &count);
   const hipGraphNode_t* const before_end = capture.before + capture.count;
   const auto is_joined = [&](hipGraphNode_t node) {
     std::size_t later = 0;
     if (e == hipSuccess) e = hipGraphNodeGetDependentNodes(node, nullptr, &later);
     return e != hipSuccess || later > 0 || std::find(capture.before, before_end, node) != before_end;
   };
-  const auto open = static_cast<std::size_t>(std::remove_if(nodes.get(), nodes.get() + count, is_joined) - nodes.get());
+  const auto open = static_cast<std::size_t>(std::remove_if(nodes, nodes + count, is_joined) - nodes);
   if (e != hipSuccess || open == 0) return e;
-  e = hipStreamUpdateCaptureDependencies(stream, nodes.get(), open, hipStreamAddCaptureDependencies);
+  e = hipStreamUpdateCaptureDependencies(stream, nodes, open, hipStreamAddCaptureDependencies);
   joined = e == hipSuccess;
   return e;
 }

@@ -23,6 +23,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,8 @@ constinit sync::Atomic<std::size_t> exit_hook_count{0};
 struct Backlog {
   sync::Mutex mutex;
   std::vector<Postponed> items;
+  std::array<Postponed, 32> spare{};  // for items that come while there is no memory
+  std::size_t spares = 0;
 };
 Backlog& backlog() { return immortal<Backlog>(); }
 
@@ -122,13 +125,18 @@ void start(const char* operation) {
 
 void drain_backlog() noexcept {
   std::vector<Postponed> items;
+  decltype(Backlog::spare) spare;
+  std::size_t spares = 0;
   {
     const std::lock_guard lock{backlog().mutex};
     items.swap(backlog().items);
+    spare = backlog().spare;
+    spares = std::exchange(backlog().spares, 0);
     attention.fetch_and(~attention_backlog, std::memory_order_release);
   }
   const sync::Unseen unseen;  // this thread has no order with the host functions that dropped the objects
   for (const Postponed& item : items) item.release(item);
+  for (const Postponed& item : std::span{spare}.first(spares)) item.release(item);
 }
 
 }  // namespace
@@ -180,11 +188,13 @@ Release release_mode_of_wait() noexcept {
 }
 
 void postpone(Postponed item) noexcept {
-  const std::lock_guard lock{backlog().mutex};
+  Backlog& log = backlog();
+  const std::lock_guard lock{log.mutex};
   try {
-    backlog().items.push_back(item);
+    log.items.push_back(item);
   } catch (const std::bad_alloc&) {
-    return;  // the object is leaked: there is no memory to postpone it, and it must not be destroyed here
+    if (log.spares == log.spare.size()) return;  // the object is leaked: it must not be destroyed here
+    log.spare[log.spares++] = item;
   }
   attention.fetch_or(attention_backlog, std::memory_order_release);
 }

@@ -50,11 +50,11 @@ class Awaiter {
 
  private:
   void pass_on(std::coroutine_handle<> handle) {
-    Hook hook{std::move(hook_)};  // the coroutine's frame, with this object, may be gone before the hook returns
     if constexpr (std::is_same_v<Hook, ResumeHere>) {
-      hook(handle);
+      handle.resume();
     } else {
       try {
+        Hook hook{std::move(hook_)};  // the coroutine's frame, with this object, may be gone before the hook returns
         if constexpr (std::is_invocable_v<Hook&, std::coroutine_handle<>>)
           hook(handle);
         else

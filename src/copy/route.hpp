@@ -55,15 +55,14 @@ template <class Facts>
   const MemoryKind from = facts.from_kind();
   const bool pageable = to == MemoryKind::pageable || from == MemoryKind::pageable;
   if (pageable && request.policy == Pageable::refuse) return Route::refused_by_policy;
-  if (pageable && request.policy == Pageable::block) return Route::blocked;
+  if (pageable && request.policy == Pageable::block && !facts.direct_failed()) return Route::blocked;
   if (facts.runtime_takes_any_memory()) return Route::direct;
   // For copies between host memories the runtimes hold the caller.
   if (is_host(to) && is_host(from)) return facts.is_capturing() ? Route::refused_in_capture : Route::host_function;
   // CUDA's call for two devices cannot be captured, and breaks the capture. Its other one can, if the devices reach each other's memory.
   if (to == MemoryKind::device && from == MemoryKind::device && facts.are_on_two_devices())
     return facts.is_capturing() ? Route::direct : Route::peer;
-  if (!pageable && !facts.direct_failed()) return Route::direct;
-  if (facts.device_reads_pageable()) return Route::direct;
+  if (!facts.direct_failed() && (!pageable || facts.device_reads_pageable())) return Route::direct;
   if (request.policy == Pageable::refuse) return Route::refused_by_policy;  // the memory is pinned in parts only
   return choose_pageable_route(request, facts);
 }

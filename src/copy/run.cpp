@@ -77,9 +77,9 @@ void wait_until_source_is_written(Facts& facts) {
   Event{facts.call().stream()}.synchronize();
 }
 
-[[nodiscard]] CopyResult run_blocked(const CopyRequest& request, Facts& facts) {
+[[nodiscard]] std::optional<CopyResult> run_blocked(const CopyRequest& request, Facts& facts) {
   wait_until_source_is_written(facts);
-  check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
+  if (!try_direct(request, facts)) return std::nullopt;
   // Where the device or the backend reads pageable memory itself, the call does not hold the caller.
   const bool returns_early = facts.runtime_takes_any_memory() || (facts.device_reads_pageable() && !facts.is_capturing());
   if (returns_early) {

@@ -167,6 +167,26 @@ TEST_F(Coroutines, GetTheExceptionOfTheHook) {
   EXPECT_THROW(wait_with(StreamRef{stream}, [](std::coroutine_handle<>) { throw std::range_error{"full"}; }).get(), std::range_error);
 }
 
+/// A hook that is moved to where it is called, which fails.
+struct HookThatCannotMove {
+  bool moves = true;
+  HookThatCannotMove() = default;
+  HookThatCannotMove(HookThatCannotMove&& other) : moves{other.moves} {
+    if (!moves) throw std::range_error{"cannot move"};
+  }
+  HookThatCannotMove(const HookThatCannotMove& other) : moves{other.moves} {}
+  void operator()(std::coroutine_handle<> handle) const { handle.resume(); }
+};
+Task wait_with_copy_of(StreamRef stream, const HookThatCannotMove& hook) { co_await resume_on(stream, hook); }
+
+TEST_F(Coroutines, GetTheExceptionOfAHookThatCannotBeMoved) {
+  const Stream stream;
+  HookThatCannotMove hook;
+  hook.moves = false;
+  EXPECT_THROW(wait_with_copy_of(stream, hook).get(), std::range_error);
+  stream.synchronize();
+}
+
 TEST_F(Coroutines, ManyWaitAtOnce) {
   std::vector<Stream> streams(16);
   std::vector<Task> tasks;

@@ -802,6 +802,33 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
   }
 }
 
+/// A runtime refuses such memory where it begins in a registration and ends outside it.
+TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
+  constexpr std::size_t part = std::size_t{1} << 16;
+  const Stream stream;
+  for (const auto& [begin, registered] : {std::pair{0 * part, 1 * part}, {1 * part, 1 * part}, {3 * part, 1 * part}, {0 * part, 3 * part}})
+    for (const Pageable policy : {Pageable::stage, Pageable::block})
+      for (const std::size_t bytes : {std::size_t{4}, part, 4 * part, 16 * part}) {
+        std::vector<unsigned char> ordinary(17 * part, 7), back(bytes);
+        auto* const memory = ordinary.data() + (part - reinterpret_cast<std::uintptr_t>(ordinary.data()) % part);
+        const HostRegistration pin{memory + begin, registered};
+        const std::span all{memory, bytes};
+        DeviceBuffer<unsigned char> there{bytes, stream};
+        copy(stream, there, all, policy);
+        copy(stream, back, there);
+        stream.synchronize();
+        EXPECT_EQ(std::count(back.begin(), back.end(), 7), static_cast<std::ptrdiff_t>(bytes));
+        fill_bytes(stream, there.data(), 5, bytes);
+        copy(stream, all, there, policy);
+        stream.synchronize();
+        EXPECT_EQ(std::count(all.begin(), all.end(), 5), static_cast<std::ptrdiff_t>(bytes));
+        fill_bytes(stream, memory, 3, bytes);
+        copy(stream, back, all, policy);  // between two host memories
+        stream.synchronize();
+        EXPECT_EQ(std::count(back.begin(), back.end(), 3), static_cast<std::ptrdiff_t>(bytes));
+      }
+}
+
 TEST_F(Registration, RegisteringTwiceOrOverlappingIsRefused) {
   std::vector<unsigned char> memory(std::size_t{1} << 16);
   {

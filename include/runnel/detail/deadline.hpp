@@ -8,14 +8,16 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// now + timeout, without overflow. A timeout that is negative or NaN counts as 0.
+/// now + timeout. A timeout that is negative or NaN counts as 0; one that ends within the clock's last hour, or later, never ends. The hour
+/// is for the rounding of floating-point numbers, which could hide an overflow.
 template <class Rep, class Period>
 [[nodiscard]] std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<Rep, Period> timeout) {
   using clock = std::chrono::steady_clock;
   const auto now = clock::now();
   const std::chrono::duration<double> seconds{timeout};
   if (!(seconds.count() > 0)) return now;
-  return seconds >= clock::time_point::max() - now ? clock::time_point::max() : now + std::chrono::ceil<clock::duration>(timeout);
+  const auto longest = clock::time_point::max() - now - std::chrono::hours{1};
+  return seconds >= longest ? clock::time_point::max() : now + std::chrono::ceil<clock::duration>(timeout);
 }
 
 /// The same for a point in time of any clock, which is read now.

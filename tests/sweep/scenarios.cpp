@@ -4,6 +4,7 @@
 /// throw.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <runnel/trace.hpp>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "checker.hpp"

@@ -2,6 +2,7 @@
 #include "overlap/device_run.hpp"
 
 #include "base/check.hpp"
+#include "copy/staging/workers.hpp"
 #include "overlap/streams.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/slots.hpp"
@@ -129,7 +130,11 @@ DeviceRun::~DeviceRun() { release(); }
 void DeviceRun::release() noexcept {
   bool all_well = true;
   if (!finished_)
-    for (const Stream& stream : streams_) all_well = wait_until_idle(stream) && all_well;
+    for (const Stream& stream : streams_) {
+      if (wait_until_idle(stream)) continue;
+      staging_workers().cancel_all(stream.id());
+      all_well = false;
+    }
   if (!all_well) free_after_all_streams();
   buffers_.clear();
   if (all_well)

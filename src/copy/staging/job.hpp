@@ -57,7 +57,7 @@ struct Job {
 
   sync::Atomic<std::uint32_t> announced{0};   // pieces that workers may claim
   sync::Atomic<std::uint32_t> unfinished{1};  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed
-  sync::Atomic<bool> cancelled{false};        // a runtime call failed: no thread may touch user memory any more
+  sync::Atomic<bool> cancelled{false};        // after a failure: no thread may touch user memory any more
   sync::Atomic<int> moving{0};                // parts that are being moved
   bool stream_waits_for_end = true;           // or may do so; to the host only
   enum class Memory { unseen, plain, doubtful };

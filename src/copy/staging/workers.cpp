@@ -83,6 +83,21 @@ void StagingWorkers::move_part(const JobPtr& job, Part part) {
   finish_one(job);
 }
 
+void StagingWorkers::cancel_all(std::uint64_t stream_id) noexcept {
+  for (;;) {
+    JobPtr job;
+    {
+      const std::lock_guard lock{lock_};
+      const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const JobPtr& each) {
+        return each->stream_id == stream_id && !each->cancelled.load(std::memory_order_relaxed);
+      });
+      if (found == jobs_.end()) return;
+      job = *found;
+    }
+    cancel(*job);
+  }
+}
+
 /// Pauses between two looks at the values; longer when a stream is held up for long.
 void StagingWorkers::watch(sync::Clock::duration unsuccessful) {
   if (unsuccessful < 2ms)

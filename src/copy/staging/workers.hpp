@@ -22,6 +22,8 @@ class StagingWorkers {
   void finish_one(const JobPtr& job);
   /// Wakes one worker, if one sleeps: there may be something to do.
   void rouse();
+  /// Cancels the stream's jobs: after the return no worker touches the user's memory of these. For a stream that cannot be waited for.
+  void cancel_all(std::uint64_t stream_id) noexcept;
 
  private:
   /// What a worker found when it looked.

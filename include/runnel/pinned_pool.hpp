@@ -12,10 +12,10 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// What the pinned pool holds. Sizes are in bytes, rounded up to whole blocks.
 struct PinnedStatistics {
-  std::size_t in_use;         ///< bytes in blocks that users own
+  std::size_t in_use;         ///< bytes in blocks that are handed out, to users and to the library's own short copies
   std::size_t peak;           ///< the most that `in_use` ever was, or was since PinnedPool::reset_peak()
   std::size_t cached;         ///< bytes kept for reuse; streams may still be using some of them
-  std::size_t blocks;         ///< blocks that users own
+  std::size_t blocks;         ///< blocks that are handed out
   std::size_t cached_blocks;  ///< blocks kept for reuse
   std::size_t hits;           ///< allocations served from the cache
   std::size_t misses;         ///< allocations that had to ask the runtime

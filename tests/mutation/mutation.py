@@ -114,7 +114,8 @@ class Place:
         """True if the suites of communicators pass, in two processes."""
         build = self.builds[backend] / 'tests/comm'
         scripts = self.folder / 'tests/comm'
-        standin = str(self.builds[backend] / 'tests/standin')
+        standins = self.builds[backend] / 'tests/standin'
+        standin = f'{standins}/ccl:{standins}'
         # As tests/comm/meson.build has it.
         environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_rmaps_base_oversubscribe='1',
                            OMPI_MCA_mpi_yield_when_idle='1', RUNNEL_HOST_DEVICES='2', STANDIN_DEVICES='2')

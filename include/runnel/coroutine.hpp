@@ -50,9 +50,7 @@ class Awaiter {
 
  private:
   void pass_on(std::coroutine_handle<> handle) {
-    if constexpr (std::is_same_v<Hook, ResumeHere>) {
-      handle.resume();
-    } else {
+    if constexpr (!std::is_same_v<Hook, ResumeHere>) {
       try {
         Hook hook{std::move(hook_)};  // the coroutine's frame, with this object, may be gone before the hook returns
         if constexpr (std::is_invocable_v<Hook&, std::coroutine_handle<>>)
@@ -63,8 +61,8 @@ class Awaiter {
       } catch (...) {
         outcome_ = Outcome{std::current_exception()};
       }
-      handle.resume();
     }
+    handle.resume();
   }
 
   // A view of a stream may be a temporary, and is copied; an event stays where it is.

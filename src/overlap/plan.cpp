@@ -185,7 +185,7 @@ void check_chunk_count(const OverlapPlan& plan) {
 /// belong to the streams of one strategy.
 [[nodiscard]] bool is_worth_a_trial(const OverlapPlan& plan, const OverlapOptions& options) {
   if (options.strategy != OverlapStrategy::automatic || !plan.staged || !plan.items || options.record_times) return false;
-  if (divided_up(*plan.items, plan.chunk) < StrategyTrial::shortest_run(plan.all_places())) return false;
+  if (!StrategyTrial::is_worth_it(divided_up(*plan.items, plan.chunk), plan.all_places())) return false;
   return can_use_steps(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
 }
 

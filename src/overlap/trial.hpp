@@ -14,11 +14,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// as may be in flight. Each strategy has two periods, and the second one counts: in it every chunk in flight goes by that strategy.
 class StrategyTrial {
  public:
-  /// The number of chunks from which on a run is long enough for a trial. The other strategy gets at most 3 of 32 periods: its two, and
-  /// what is enqueued before the second one is over.
-  [[nodiscard]] static constexpr std::size_t shortest_run(std::size_t period) noexcept {
-    return period > static_cast<std::size_t>(-1) / 32 ? static_cast<std::size_t>(-1) : 32 * period;
-  }
+  /// Whether a run of so many chunks is long enough for a trial. The other strategy gets at most 3 of 32 periods: its two, and what is
+  /// enqueued before the second one is over.
+  [[nodiscard]] static constexpr bool is_worth_it(std::size_t chunks, std::size_t period) noexcept { return chunks / 32 >= period; }
 
   /// Requires: `first` is A or B; period > 0.
   StrategyTrial(OverlapStrategy first, std::size_t period) noexcept

@@ -18,6 +18,7 @@ if tool is None:
 
 paths = list(repository.files(endings=('.hpp', '.cpp', '.cu')))
 
+
 def formatted(files):
     return subprocess.run([tool, '--style=file', *files], capture_output=True, text=True, check=True, cwd=repository.ROOT).stdout
 

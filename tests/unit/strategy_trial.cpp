@@ -43,8 +43,9 @@ TEST(StrategyTrial, GoesOnWithTheFasterOne) {
 TEST(StrategyTrial, KeepsTheFirstIfBothAreAsFast) { expect(strategies(b, nanoseconds{10}, nanoseconds{10}), b, a, b); }
 
 TEST(StrategyTrial, NeedsARunThatIsMuchLonger) {
-  EXPECT_EQ(StrategyTrial::shortest_run(8), 256U);
-  EXPECT_EQ(StrategyTrial::shortest_run(static_cast<std::size_t>(-1) / 2), static_cast<std::size_t>(-1));
+  EXPECT_TRUE(StrategyTrial::is_worth_it(256, 8));
+  EXPECT_FALSE(StrategyTrial::is_worth_it(255, 8));
+  EXPECT_FALSE(StrategyTrial::is_worth_it(static_cast<std::size_t>(-1), static_cast<std::size_t>(-1) / 2));
 }
 
 }  // namespace

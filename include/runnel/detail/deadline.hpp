@@ -8,8 +8,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// now + timeout. A timeout that is negative or NaN counts as 0; one that ends within the clock's last hour, or later, never ends. The hour
-/// is for the rounding of floating-point numbers, which could hide an overflow.
+/// now + timeout. Negative or NaN counts as 0. What would end in the clock's last hour never ends: rounding could hide an overflow there.
 template <class Rep, class Period>
 [[nodiscard]] std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<Rep, Period> timeout) {
   using clock = std::chrono::steady_clock;
@@ -23,8 +22,7 @@ template <class Rep, class Period>
 /// The same for a point in time of any clock, which is read now.
 template <class Clock, class Duration>
 [[nodiscard]] std::chrono::steady_clock::time_point deadline_at(std::chrono::time_point<Clock, Duration> time) {
-  using Seconds = std::chrono::duration<double>;
-  return deadline_after(Seconds{time.time_since_epoch()} - Seconds{Clock::now().time_since_epoch()});
+  return deadline_after(std::chrono::duration<double>{time.time_since_epoch()} - Clock::now().time_since_epoch());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -3,11 +3,13 @@
 
 #include "base/check.hpp"
 #include "base/error_texts.hpp"
+#include "base/lost_device.hpp"
 #include "base/relaxed_capture.hpp"
 
 #include <runnel/detail/stream_slot.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -117,6 +119,8 @@ void throw_status(backend::status status, const char* operation) {
   backend::forget_error(status);
   const errc code = backend::classify(status);
   if (code == errc::capture) note_capture();
+  if (code == errc::device_lost)
+    if (const auto call = before_lost_device_is_reported.load(std::memory_order_acquire)) call();
   throw_error(code, operation, backend::error_text(status), status, backend::error_name(status));
 }
 

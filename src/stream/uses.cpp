@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/immortal.hpp"
+#include "base/lost_device.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
@@ -126,11 +127,7 @@ void destroy_attachments(Slot& slot) noexcept {
 void discard_if_forgotten(backend::status s, int device) noexcept {
   backend::forget_error(s);
   if (backend::classify(s) != errc::device_lost || !backend::forgets_host_functions()) return;
-  // The error may have been reported only once, and concern earlier work. Then the functions are still in their streams.
-  const backend::status again = backend::stream_query(backend::default_stream());
-  if (again == backend::ok) return;
-  backend::forget_error(again);
-  if (backend::classify(again) == errc::device_lost) discard_host_functions(device);
+  if (is_current_device_lost()) discard_host_functions(device);  // otherwise the functions are still in their streams
 }
 
 /// The later part of retire_slot().

@@ -101,6 +101,7 @@ Cut cut_for(const Transfer& transfer, std::size_t buffer_bytes) noexcept {
 Job::Job(Slot& of, Direction towards, const Transfer& what, Ring& through)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
+      device{of.device},
       epoch{of.completions.load(std::memory_order_relaxed)},
       direction{towards},
       transfer{what},

@@ -41,6 +41,7 @@ struct Job {
 
   Slot& stream;
   const std::uint64_t stream_id;
+  const int device;
   const std::uint64_t label = host_function_label;  // goes with an exception of the copy
   const std::uint64_t epoch;                        // likewise, see Failure
   const Direction direction;

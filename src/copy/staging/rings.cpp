@@ -3,12 +3,15 @@
 
 #include "base/check.hpp"
 #include "base/immortal.hpp"
+#include "base/lost_device.hpp"
 #include "base/parse_size.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
 #include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -29,6 +32,16 @@ constexpr std::size_t smallest_buffer = std::size_t{512} << 10;
 constexpr std::size_t most_pieces = 256;
 
 constexpr std::size_t most_workers = 64;
+
+/// The bytes that a lost device has sent are in the ring, and workers may still move them.
+void cancel_jobs_of_lost_devices() noexcept {
+  for (int device = 0; device < max_devices; ++device) {
+    if (!staging_workers().has_work_of(device)) continue;
+    const ScopedDevice on{device, ScopedDevice::no_throw};
+    const RelaxedCapture relaxed;
+    if (is_current_device_lost()) staging_workers().cancel_all_of(device);
+  }
+}
 
 }  // namespace
 
@@ -110,6 +123,7 @@ std::size_t StagingRings::buffer_bytes_for(const Transfer& transfer) const {
 
 void StagingRings::start_workers(const char* operation) {
   if (started_) return;
+  before_lost_device_is_reported.store(cancel_jobs_of_lost_devices, std::memory_order_release);
   fill_in_options();
   if (!staging_workers().start(options_->workers))
     throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");

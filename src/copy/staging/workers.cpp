@@ -83,19 +83,25 @@ void StagingWorkers::move_part(const JobPtr& job, Part part) {
   finish_one(job);
 }
 
+/// A job that matches and is not cancelled, or null.
+template <class Predicate>
+JobPtr StagingWorkers::find_active(Predicate matches) noexcept {
+  const std::lock_guard lock{lock_};
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(),
+                                  [&](const JobPtr& each) { return matches(*each) && !each->cancelled.load(std::memory_order_relaxed); });
+  return found == jobs_.end() ? nullptr : *found;
+}
+
 void StagingWorkers::cancel_all(std::uint64_t stream_id) noexcept {
-  for (;;) {
-    JobPtr job;
-    {
-      const std::lock_guard lock{lock_};
-      const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const JobPtr& each) {
-        return each->stream_id == stream_id && !each->cancelled.load(std::memory_order_relaxed);
-      });
-      if (found == jobs_.end()) return;
-      job = *found;
-    }
-    cancel(*job);
-  }
+  while (const JobPtr job = find_active([&](const Job& each) { return each.stream_id == stream_id; })) cancel(*job);
+}
+
+bool StagingWorkers::has_work_of(int device) noexcept {
+  return find_active([&](const Job& each) { return each.device == device; }) != nullptr;
+}
+
+void StagingWorkers::cancel_all_of(int device) noexcept {
+  while (const JobPtr job = find_active([&](const Job& each) { return each.device == device; })) cancel(*job);
 }
 
 /// Pauses between two looks at the values; longer when a stream is held up for long.

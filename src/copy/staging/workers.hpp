@@ -24,6 +24,10 @@ class StagingWorkers {
   void rouse();
   /// Cancels the stream's jobs: after the return no worker touches the user's memory of these. For a stream that cannot be waited for.
   void cancel_all(std::uint64_t stream_id) noexcept;
+  /// The same for all jobs of a device.
+  void cancel_all_of(int device) noexcept;
+  /// Whether the device has jobs that are not cancelled.
+  [[nodiscard]] bool has_work_of(int device) noexcept;
 
  private:
   /// What a worker found when it looked.
@@ -35,6 +39,8 @@ class StagingWorkers {
   void work();
   [[nodiscard]] Found look();
   [[nodiscard]] JobPtr claim(Part& part);
+  template <class Predicate>
+  [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;
   void move_part(const JobPtr& job, Part part);
   void watch(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);

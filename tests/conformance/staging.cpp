@@ -458,4 +458,28 @@ TEST_F(Staging, PagesWithoutPermissionAreAnError) {
   }
 }
 
+using StagingInLittleMemory = Conformance;
+
+TEST_F(StagingInLittleMemory, TakesASmallerRing) {
+  if (streams_are_threads()) GTEST_SKIP() << "copies are not staged here";
+  if (device().memory_info().total > 64 * mib) GTEST_SKIP() << "there is more than 64 MiB of memory";
+  runnel::Staging::trim();
+  std::vector<PinnedBuffer<unsigned char>> held;
+  try {
+    for (;;) held.emplace_back(mib);
+  } catch (const std::bad_alloc&) {
+  }
+  // Six buffers of 1 MiB remain: enough for a ring of 4 MiB, but not for the 8 MiB that a copy of this size uses otherwise.
+  held.resize(held.size() - 6);
+  PinnedPool::trim();
+  const Stream stream;
+  DeviceBuffer<unsigned char> there{20 * mib, stream};
+  Bytes in(there.size()), out(there.size());
+  for (std::size_t at = 0; at < in.size(); ++at) in[at] = noise()[at * 7 % noise().size()];
+  copy(stream, there, in);
+  copy(stream, out, there);
+  stream.synchronize();
+  EXPECT_TRUE(in == out);
+}
+
 }  // namespace

@@ -158,6 +158,7 @@ hipError_t hipHostFree(void* memory) {
 vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int) {
   return call_outside_captures(Call::makes, [&](Lock&) -> int {
     if (memory == nullptr || size == 0) return vendor::invalid_value;
+    if (size > settings().memory || state().blocks.used(-1) > settings().memory - size) return vendor::out_of_memory;
     return state().blocks.add_registered(memory, size) ? vendor::ok : vendor::host_memory_already_registered;
   });
 }

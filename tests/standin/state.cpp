@@ -197,12 +197,14 @@ bool Blocks::add_registered(void* pointer, std::size_t size) {
   if (after != blocks_.end() && after->first < bytes(pointer) + size) return false;
   if (after != blocks_.begin() && bytes(pointer) < std::prev(after)->first + std::prev(after)->second.size) return false;
   blocks_.emplace(bytes(pointer), Block{size, Memory::pinned, 0, true});
+  used_[-1] += size;
   return true;
 }
 
 bool Blocks::remove_registered(void* pointer) {
   const auto found = blocks_.find(bytes(pointer));
   if (found == blocks_.end() || !found->second.registered) return false;
+  used_[-1] -= found->second.size;
   blocks_.erase(found);
   return true;
 }

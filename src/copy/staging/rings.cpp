@@ -92,23 +92,24 @@ Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t buffer_bytes) {
   return best;
 }
 
-Ring& StagingRings::make_ring(std::size_t buffer_bytes, const char* operation) {
+backend::status StagingRings::make_ring(std::size_t buffer_bytes, Ring*& made) {
   const RelaxedCapture relaxed;
   const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
     rings_.reserve(rings_.size() + 1);  // so that little can fail once the values are there
     void* values = nullptr;
-    check(backend::malloc_host(values, Ring::values_bytes), operation);
+    if (const backend::status s = backend::malloc_host(values, Ring::values_bytes); s != backend::ok) return s;
     std::memset(values, 0, Ring::values_bytes);
     ring = rings_.emplace_back(std::make_unique<Ring>(static_cast<std::uint32_t*>(values))).get();
   }
   void* data = nullptr;
-  check(allocate_pinned_pages(data, buffer_bytes * buffers_per_ring), operation);
+  if (const backend::status s = allocate_pinned_pages(data, buffer_bytes * buffers_per_ring); s != backend::ok) return s;
   ring->data = static_cast<unsigned char*>(data);
   ring->buffer_bytes = buffer_bytes;
   pinned_ += buffer_bytes * buffers_per_ring;
-  return *ring;
+  made = ring;
+  return backend::ok;
 }
 
 /// A power of 2, so that a ring can serve many copies.
@@ -136,12 +137,19 @@ Ring& StagingRings::ring_for(const Slot& slot, const Transfer& transfer, const c
   start_workers(operation);
   std::size_t buffer_bytes = buffer_bytes_for(transfer);
   Ring* ring = find_ring(id, buffer_bytes);
-  // Above the limit a stream gets smaller buffers, if need be the smallest: slower, but it never waits for another stream.
-  while (ring == nullptr && buffer_bytes > smallest_buffer && pinned_ + buffer_bytes * buffers_per_ring > options_->memory) {
+  // Above the limit, or without memory, a stream gets smaller buffers, if need be the smallest: slower, but it never waits for another
+  // stream. Nor is cached pinned memory given back here: the runtimes hold a caller who frees such memory.
+  while (ring == nullptr) {
+    const bool is_smallest = buffer_bytes == smallest_buffer;
+    if (is_smallest || pinned_ + buffer_bytes * buffers_per_ring <= options_->memory) {
+      const backend::status s = make_ring(buffer_bytes, ring);
+      if (s == backend::ok) break;
+      if (is_smallest || backend::classify(s) != errc::out_of_memory) throw_status(s, operation);
+      backend::forget_error(s);
+    }
     buffer_bytes /= 2;
     ring = find_ring(id, buffer_bytes);
   }
-  if (ring == nullptr) ring = &make_ring(buffer_bytes, operation);
   ring->owner = id;
   ring->active.fetch_add(1, std::memory_order_acq_rel);
   return *ring;

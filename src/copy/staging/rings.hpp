@@ -7,6 +7,7 @@
 #include "copy/transfer.hpp"
 #include "stream/slots.hpp"
 
+#include <runnel/detail/backend.hpp>
 #include <runnel/staging.hpp>
 
 #include <cstddef>
@@ -31,7 +32,7 @@ class StagingRings {
   void start_workers(const char* operation);
   [[nodiscard]] std::size_t buffer_bytes_for(const Transfer& transfer) const;
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t buffer_bytes);
-  [[nodiscard]] Ring& make_ring(std::size_t buffer_bytes, const char* operation);
+  [[nodiscard]] backend::status make_ring(std::size_t buffer_bytes, Ring*& made);
 
   sync::Mutex mutex_;  // guards the rest
   std::optional<StagingOptions> options_;

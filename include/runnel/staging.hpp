@@ -18,7 +18,7 @@ struct StagingOptions {
   int workers = 0;
   /// Bytes of the largest piece, 512 KiB to 1 GiB, rounded down to a power of 2 (0 = 8 MiB, default). Small copies use smaller pieces.
   std::size_t chunk = 0;
-  /// Bytes of pinned memory for all streams together (0 = 512 MiB, default). Beyond that, a stream still gets the smallest amount.
+  /// Bytes of pinned memory for all streams together (0 = 512 MiB, default). Beyond that, or without memory, a stream gets smaller pieces.
   std::size_t memory = 0;
 };
 

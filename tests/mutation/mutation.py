@@ -8,7 +8,7 @@
 
 `make` draws changes of src/ and backends/. `run` builds each of them in copies of two build folders, of the host backend and of the CUDA
 backend, and runs the host suite and the suite on the stand-in; for a change of src/comm, the suites of communicators, so that both builds
-need MPI, and that of the CUDA backend NCCL. A change that does not compile, or that leaves the machine code as it is, does not count. The
+need MPI, and that of the CUDA backend NCCL, and the sweep over NCCL. A change that does not compile, or that leaves the machine code as it is, does not count. The
 others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use --patience.
 """
 import argparse
@@ -128,7 +128,9 @@ class Place:
             environment.update(on_standin)
             programs = [[sys.executable, scripts / 'launch.py', '-n', '2', build / 'ccl_tests'],
                         [sys.executable, scripts / 'ccl_processes.py', build / 'ccl_process_cases', standin],
-                        ['mpirun', '-n', '2', *(word for name in on_standin for word in ('-x', name)), build / 'comm_tests']]
+                        ['mpirun', '-n', '2', *(word for name in on_standin for word in ('-x', name)), build / 'comm_tests'],
+                        [sys.executable, self.folder / 'tests/sweep/sweep.py', '--scenarios', build.parent / 'sweep/sweep_scenarios',
+                         '--standin', next(standins.glob('libcudart.so.*')), '--collectives', '--bounded', '10']]
         return all(self.passes([str(word) for word in program], environment) for program in programs)
 
     def run(self, backend, order):

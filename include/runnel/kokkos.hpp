@@ -50,19 +50,15 @@ inline constexpr bool is_host_backend = std::string_view{RUNNEL_BACKEND} == "hos
 template <class E>
 concept uses_device_memory = device_space<E> ||(is_host_backend&& execution_space<E>);
 
-/// Waits for what kernels of a host space come after. A device's stream does not note its copies, so all of its work is waited for.
-inline void wait_before_kernels(StreamRef stream, Work& work) noexcept {
-  if constexpr (!is_host_backend)
-    wait_for_stream(stream);
-  else if (work.is_unawaited()) [[unlikely]]
-    wait_for(work);
+/// Waits for what kernels of a host space come after: all that the stream has ahead.
+inline void wait_before_kernels(StreamRef stream) noexcept {
+  if (of_thread().quiet == 0) wait_for_stream(stream);
 }
 }  // namespace detail
 
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space, kernels run at once in
-/// the calling thread.** So on a host space this call first waits for what launch() and copy_async() have enqueued on the stream, and on a
-/// device's backend for all that the stream has ahead: ask for the instance where the kernel is, after the copy. Use launch() to enqueue
-/// kernels instead, and Instance::exec() to wait for all that the stream has ahead. Nothing waits inside a host function, nor in a capture.
+/// the calling thread.** So on a host space this call first waits for all that the stream has ahead: ask for the instance where the kernel
+/// is, after the copy. Use launch() to enqueue kernels instead. Nothing waits inside a host function, nor in a capture.
 /// Returns a reference, valid as long as the stream keeps the instance; copying an instance takes ten times as long as this call. The first
 /// call for a stream creates the instance: on a device that takes 0.4 ms and memory. It leaves the thread's device and contexts as they
 /// were, and throws errc::capture while the stream is being captured. An instance of OpenMP has one thread (see set_host_threads());
@@ -72,11 +68,12 @@ template <execution_space E = DefaultSpace>
   detail::check_space<E>();
   if constexpr (inline_space<E>) {
     detail::require_kokkos();
-    detail::wait_before_kernels(stream, detail::work_of(stream));
+    static_cast<void>(detail::work_of(stream));
+    detail::wait_before_kernels(stream);
     return E{};
   } else if constexpr (host_space<E>) {
     const detail::KeptOf<E>& kept = detail::kept_instance<E>(stream);
-    detail::wait_before_kernels(stream, *kept.work);
+    detail::wait_before_kernels(stream);
     return *kept.exec;
   } else {
     return detail::instance<E>(stream);
@@ -258,12 +255,8 @@ class Instance : public Stream {
  public:
   /// Takes the stream; its instance is created at first use.
   explicit Instance(Stream stream) : Stream{std::move(stream)} {}
-  /// The stream's instance. On a host space, where kernels run at once in the calling thread, this first waits for all that the stream has
-  /// ahead. Nothing waits inside a host function, nor in a capture.
-  [[nodiscard]] detail::Given<E> exec() const {
-    if constexpr (!device_space<E>) detail::wait_for_stream(*this);
-    return exec_space<E>(*this);
-  }
+  /// The stream's instance, as exec_space() gives it.
+  [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(*this); }
 };
 
 /// Creates `count` instances on the current device, with the same options. They share nothing with each other or with Kokkos' own

@@ -36,6 +36,16 @@ TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForCopies) {
   EXPECT_EQ(to(999), 3);
 }
 
+TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForOtherStreams) {
+  if (kokkos::device_space<Space>) GTEST_SKIP() << "the space's kernels are enqueued";
+  Stream s, other;
+  static_cast<void>(kokkos::exec_space<Space>(s));
+  Gate gate;
+  gate.close_on(other);
+  s.wait_stream(other);
+  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::exec_space<Space>(s)); }));
+}
+
 TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
   Stream up, run, down;
   const int n = 1 << 18;

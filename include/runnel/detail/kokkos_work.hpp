@@ -27,16 +27,10 @@ struct Work : runnel::detail::Attachment {
   std::atomic<std::uint64_t> copied{0}, awaited_copies{0};
   std::mutex mutex;                        // guards `last_copy`, and `copied` while it changes
   std::shared_ptr<const Event> last_copy;  // the stream itself may be another library's, and gone
-  // All of them, and how many of them a thread has waited for. exec_space() compares these two: one load less than a sum.
-  std::atomic<std::uint64_t> submitted{0}, awaited{0};
   std::atomic<runnel::detail::StreamSlot*> slot{nullptr};
   std::atomic<std::uint64_t> id{0};  // of the stream; 0 once it has ended
   Work* following = nullptr;
 
-  /// Whether the stream may have something ahead for which no thread has waited.
-  [[nodiscard]] bool is_unawaited() const noexcept {
-    return submitted.load(std::memory_order_relaxed) != awaited.load(std::memory_order_relaxed);
-  }
   [[nodiscard]] bool has_functions() const noexcept {
     return finished.load(std::memory_order_acquire) != launched.load(std::memory_order_relaxed);
   }
@@ -61,7 +55,7 @@ struct AllWork {
   std::atomic<BeginDeepCopy> ours_copy{nullptr}, alone_copy{nullptr}, found_copy{nullptr}, latest_copy{nullptr};
 };
 [[nodiscard]] inline AllWork& all_work() {
-  static AllWork& instance = *static_cast<AllWork*>(runnel::detail::process_wide("kokkos work 2", []() -> void* { return new AllWork; }));
+  static AllWork& instance = *static_cast<AllWork*>(runnel::detail::process_wide("kokkos work 3", []() -> void* { return new AllWork; }));
   return instance;
 }
 
@@ -92,7 +86,7 @@ class Quiet {
 
 /// Waits for all that the stream has ahead, where that is possible: not in a capture, nor inside a host function.
 inline void wait_for_stream(StreamRef stream) noexcept try {
-  if (!stream.is_capturing()) stream.record_event().synchronize();
+  if (!stream.is_capturing() && !stream.query()) stream.record_event().synchronize();
 } catch (...) {  // the stream's next operation reports it
 }
 
@@ -121,11 +115,7 @@ inline void wait_for_pending_work(Work& work) noexcept try {
   }
   if (copied != work.awaited_copies.load()) last->synchronize();
   raise(work.awaited_copies, copied);
-  raise(work.awaited, launched + copied);
 } catch (...) {  // the runtime failed; the stream's next operation reports it
-}
-inline void wait_for(Work& work) noexcept {
-  if (may_wait()) wait_for_pending_work(work);
 }
 
 /// Waits for all streams with functions, and on host spaces for those with copies. A device's fences wait for copies anyway, and its
@@ -242,7 +232,6 @@ inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment*
   chain_callbacks();
   Work* const work = unused_work();
   raise(work->awaited_copies, work->copied.load());  // of an earlier stream, whose memory nobody asks for any more
-  raise(work->awaited, work->submitted.load());
   work->slot.store(&slot);
   work->id.store(stream.id());
   attach(slot, work);
@@ -256,7 +245,6 @@ inline void note_copy(Work& work, StreamRef stream) noexcept try {
   const std::lock_guard lock{work.mutex};
   work.last_copy.swap(copied);
   work.copied.fetch_add(1);
-  work.submitted.fetch_add(1);
 } catch (...) {  // no memory for the event: then nothing is left to wait for
   wait_for_stream(stream);
 }
@@ -264,10 +252,7 @@ inline void note_copy(Work& work, StreamRef stream) noexcept try {
 /// Counts a function of launch() until it has run and is destroyed, or is given up.
 class Counted {
  public:
-  explicit Counted(Work& work) noexcept : work_{&work} {
-    work.launched.fetch_add(1);
-    work.submitted.fetch_add(1);
-  }
+  explicit Counted(Work& work) noexcept : work_{&work} { work.launched.fetch_add(1); }
   Counted(Counted&& other) noexcept : work_{std::exchange(other.work_, nullptr)} {}
   Counted& operator=(Counted&&) = delete;
   ~Counted() { finish(); }

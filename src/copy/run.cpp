@@ -80,8 +80,8 @@ void wait_until_source_is_written(Facts& facts) {
 [[nodiscard]] std::optional<CopyResult> run_blocked(const CopyRequest& request, Facts& facts) {
   wait_until_source_is_written(facts);
   if (!try_direct(request, facts)) return std::nullopt;
-  // Where the device or the backend reads pageable memory itself, the call does not hold the caller.
-  const bool returns_early = facts.runtime_takes_any_memory() || (facts.device_reads_pageable() && !facts.is_capturing());
+  // Where the device or the backend reads pageable memory itself, the call does not hold the caller. In a capture nothing runs yet.
+  const bool returns_early = (facts.runtime_takes_any_memory() || facts.device_reads_pageable()) && !facts.is_capturing();
   if (returns_early) {
     check(backend::stream_synchronize(facts.slot().handle), facts.operation());
     tell_complete(facts.slot());

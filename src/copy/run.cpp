@@ -178,7 +178,9 @@ void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts) {
 
 }  // namespace
 
-void ObservedCopy::begin(const CopyRequest& request, const Facts& facts) noexcept {
+void ObservedCopy::begin(const CopyRequest& request, Facts& facts) {
+  const Route route = choose_route(request, facts);
+  if (route == Route::refused_by_policy || route == Route::refused_in_capture) refuse(route, facts);
   is_observed_ = true;
   if (is_told() && !has_nothing_to_do(request)) told_.begin(about_copy(request, facts));
 }

@@ -26,7 +26,8 @@ CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
 /// A copy that is being enqueued, for the checker, a hook and the trace. Costs one load while all are off.
 class ObservedCopy {
  public:
-  ObservedCopy(const CopyRequest& request, const Facts& facts) noexcept {
+  /// @throws what a refused route stands for, before anyone is told
+  ObservedCopy(const CopyRequest& request, Facts& facts) {
     if (is_observed()) [[unlikely]]
       begin(request, facts);
   }
@@ -36,7 +37,7 @@ class ObservedCopy {
   }
 
  private:
-  void begin(const CopyRequest& request, const Facts& facts) noexcept;
+  void begin(const CopyRequest& request, Facts& facts);
   static void end(const CopyRequest& request, CopyResult done, Facts& facts);
 
   bool is_observed_ = false;

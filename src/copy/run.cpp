@@ -187,9 +187,30 @@ void ObservedCopy::begin(const CopyRequest& request, Facts& facts) {
 
 void ObservedCopy::end(const CopyRequest& request, CopyResult done, Facts& facts) { tell_checker(request, done, facts); }
 
+CopyResult together(CopyResult a, CopyResult b) noexcept {
+  for (const CopyResult weaker : {CopyResult::staged, CopyResult::direct, CopyResult::inlined, CopyResult::blocked})
+    if (a == weaker || b == weaker) return weaker;
+  return CopyResult::nothing;
+}
+
+namespace {
+
+[[nodiscard]] CopyResult copy_each_row(StreamRef stream, CopyRequest request, const char* operation) {
+  const Transfer t = request.transfer;
+  CopyResult result = CopyResult::nothing;
+  for (std::size_t row = 0; row < t.height; ++row) {
+    request.transfer = {t.to + row * t.to_pitch, t.width, t.from + row * t.from_pitch, t.width, t.width, 1};
+    result = together(result, copy_request(stream, request, operation));
+  }
+  return result;
+}
+
+}  // namespace
+
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
   CopyCall call{stream, operation};
   validate(request, operation);
+  if (!has_nothing_to_do(request) && !fits_one_copy(request.transfer)) return copy_each_row(stream, request, operation);
   CopyRequest valid = request;
   valid.transfer = flattened(request.transfer);
   Facts facts{call, valid};

@@ -44,7 +44,11 @@ class ObservedCopy {
   ToldOperation told_;
 };
 
-/// All of a call: validates the request, makes the stream's device current, and enqueues the copy.
+/// What is true of both parts: memory may be reused at once only after both have been moved.
+[[nodiscard]] CopyResult together(CopyResult a, CopyResult b) noexcept;
+
+/// All of a call: validates the request, makes the stream's device current, and enqueues the copy. Rows that are further apart than a
+/// runtime takes are a copy each.
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);
 
 /// Lets the stream's device reach device memory of the request. Call it before a direct copy.

@@ -139,7 +139,7 @@ CopyResult copy(To&& to, From&& from) {
 }
 
 /// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if there is no such element, and what
-/// fill_bytes() throws
+/// fill() throws
 template <detail::Filled To>
 void set(StreamRef stream, To&& to, std::size_t index, const std::type_identity_t<detail::element_of<To>>& value) {
   detail::require_index(index, std::size(to));
@@ -156,7 +156,8 @@ requires detail::memory_range<From> && std::is_trivially_copyable_v<T>
   return std::bit_cast<T>(bytes);
 }
 
-/// Sets every element of `to` to `value`, which may end at once. @throws as fill_bytes()
+/// Sets every element of `to` to `value`, which may end at once. @throws as fill_bytes(); errc::capture in a capture for elements of other
+/// sizes than 1, 2 and 4 bytes, unless all bytes are equal
 template <detail::Filled To>
 void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
   using T = detail::element_of<To>;

@@ -31,7 +31,8 @@ struct StreamPoolOptions {
 
 /// A stream leased from a pool. It goes back when the lease ends, with the work that is still in it: the next holder's work runs after
 /// that. A capture that was begun on it with begin_capture() ends without a graph. If another thread has begun it, the stream is destroyed,
-/// and the pool may create another one.
+/// and the pool may create another one. A stream that took part in a capture of another one is leased again once that has ended, and before
+/// that, if no other stream is there, to the thread that captures.
 class StreamLease : public StreamRef {
  public:
   ///@{ The other lease is moved-from afterwards: using it throws.

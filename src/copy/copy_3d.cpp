@@ -15,9 +15,6 @@ using detail::Transfer;
 
 constexpr const char* operation = "copy in three dimensions";
 
-/// The runtimes take no larger pitch.
-constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
-
 struct Side {
   const unsigned char* begin;
   Pitches pitches;
@@ -74,18 +71,11 @@ struct Plan {
   const auto [width, height, depth] = extent;
   const bool slices_touch = depth == 1 || (a.slice == a.row * height && b.slice == b.row * height);
   if (slices_touch) return {{begin, a.row, from.begin, b.row, width, height * depth}, 1, 0, 0};
-  const bool short_slices = std::max(a.slice, b.slice) <= largest_pitch;
+  const bool short_slices = std::max(a.slice, b.slice) <= detail::largest_pitch;
   const bool rows_touch = height == 1 || (a.row == width && b.row == width);
   if (rows_touch && short_slices) return {{begin, a.slice, from.begin, b.slice, width * height, depth}, 1, 0, 0};
   if (height < depth && short_slices) return {{begin, a.slice, from.begin, b.slice, width, depth}, height, a.row, b.row};
   return {{begin, a.row, from.begin, b.row, width, height}, depth, a.slice, b.slice};
-}
-
-/// What is true of both parts: memory may be reused at once only after both have been moved.
-[[nodiscard]] CopyResult together(CopyResult a, CopyResult b) noexcept {
-  for (const CopyResult weaker : {CopyResult::staged, CopyResult::direct, CopyResult::inlined, CopyResult::blocked})
-    if (a == weaker || b == weaker) return weaker;
-  return CopyResult::nothing;
 }
 
 }  // namespace
@@ -106,7 +96,7 @@ CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* f
   }
   CopyResult result = CopyResult::nothing;
   for (std::size_t i = 0; i < copies.copies; ++i) {
-    result = together(result, detail::copy_request(stream, {copies.first, std::nullopt, std::nullopt, policy}, operation));
+    result = detail::together(result, detail::copy_request(stream, {copies.first, std::nullopt, std::nullopt, policy}, operation));
     copies.first.to += copies.step_to;
     copies.first.from += copies.step_from;
   }

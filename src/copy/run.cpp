@@ -80,8 +80,8 @@ void wait_until_source_is_written(Facts& facts) {
 [[nodiscard]] std::optional<CopyResult> run_blocked(const CopyRequest& request, Facts& facts) {
   wait_until_source_is_written(facts);
   if (!try_direct(request, facts)) return std::nullopt;
-  // Where the device or the backend reads pageable memory itself, the call does not hold the caller.
-  const bool returns_early = facts.runtime_takes_any_memory() || (facts.device_reads_pageable() && !facts.is_capturing());
+  // Where the device or the backend reads pageable memory itself, the call does not hold the caller. In a capture nothing runs yet.
+  const bool returns_early = (facts.runtime_takes_any_memory() || facts.device_reads_pageable()) && !facts.is_capturing();
   if (returns_early) {
     check(backend::stream_synchronize(facts.slot().handle), facts.operation());
     tell_complete(facts.slot());
@@ -178,16 +178,39 @@ void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts) {
 
 }  // namespace
 
-void ObservedCopy::begin(const CopyRequest& request, const Facts& facts) noexcept {
+void ObservedCopy::begin(const CopyRequest& request, Facts& facts) {
+  const Route route = choose_route(request, facts);
+  if (route == Route::refused_by_policy || route == Route::refused_in_capture) refuse(route, facts);
   is_observed_ = true;
   if (is_told() && !has_nothing_to_do(request)) told_.begin(about_copy(request, facts));
 }
 
 void ObservedCopy::end(const CopyRequest& request, CopyResult done, Facts& facts) { tell_checker(request, done, facts); }
 
+CopyResult together(CopyResult a, CopyResult b) noexcept {
+  for (const CopyResult weaker : {CopyResult::staged, CopyResult::direct, CopyResult::inlined, CopyResult::blocked})
+    if (a == weaker || b == weaker) return weaker;
+  return CopyResult::nothing;
+}
+
+namespace {
+
+[[nodiscard]] CopyResult copy_each_row(StreamRef stream, CopyRequest request, const char* operation) {
+  const Transfer t = request.transfer;
+  CopyResult result = CopyResult::nothing;
+  for (std::size_t row = 0; row < t.height; ++row) {
+    request.transfer = {t.to + row * t.to_pitch, t.width, t.from + row * t.from_pitch, t.width, t.width, 1};
+    result = together(result, copy_request(stream, request, operation));
+  }
+  return result;
+}
+
+}  // namespace
+
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
   CopyCall call{stream, operation};
   validate(request, operation);
+  if (!has_nothing_to_do(request) && !fits_one_copy(request.transfer)) return copy_each_row(stream, request, operation);
   CopyRequest valid = request;
   valid.transfer = flattened(request.transfer);
   Facts facts{call, valid};

@@ -26,7 +26,8 @@ CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
 /// A copy that is being enqueued, for the checker, a hook and the trace. Costs one load while all are off.
 class ObservedCopy {
  public:
-  ObservedCopy(const CopyRequest& request, const Facts& facts) noexcept {
+  /// @throws what a refused route stands for, before anyone is told
+  ObservedCopy(const CopyRequest& request, Facts& facts) {
     if (is_observed()) [[unlikely]]
       begin(request, facts);
   }
@@ -36,14 +37,18 @@ class ObservedCopy {
   }
 
  private:
-  void begin(const CopyRequest& request, const Facts& facts) noexcept;
+  void begin(const CopyRequest& request, Facts& facts);
   static void end(const CopyRequest& request, CopyResult done, Facts& facts);
 
   bool is_observed_ = false;
   ToldOperation told_;
 };
 
-/// All of a call: validates the request, makes the stream's device current, and enqueues the copy.
+/// What is true of both parts: memory may be reused at once only after both have been moved.
+[[nodiscard]] CopyResult together(CopyResult a, CopyResult b) noexcept;
+
+/// All of a call: validates the request, makes the stream's device current, and enqueues the copy. Rows that are further apart than a
+/// runtime takes are a copy each.
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);
 
 /// Lets the stream's device reach device memory of the request. Call it before a direct copy.

@@ -31,7 +31,13 @@ struct Transfer {
   return t;
 }
 
-/// Enqueues the transfer as one copy of the runtime.
+/// The runtimes take no larger pitch.
+inline constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
+[[nodiscard]] inline bool fits_one_copy(const Transfer& t) noexcept {
+  return t.height == 1 || (t.to_pitch <= largest_pitch && t.from_pitch <= largest_pitch);
+}
+
+/// Enqueues the transfer as one copy of the runtime. Requires: fits_one_copy().
 [[nodiscard]] inline backend::status enqueue_transfer(const Transfer& t, native::stream stream) noexcept {
   return t.height == 1 ? backend::copy_async(t.to, t.from, t.width, stream)
                        : backend::copy_2d_async(t.to, t.to_pitch, t.from, t.from_pitch, t.width, t.height, stream);

@@ -9,6 +9,7 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/slots.hpp"
 
@@ -90,19 +91,46 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   if (is_last) delete pool;
 }
 
-/// Leases the stream that was returned first, or a new one; nothing if all are leased and the pool must not grow.
-[[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) {
+/// Whether the stream takes part in a capture of another one, into which the next holder's work would go.
+[[nodiscard]] bool is_captured(StreamRef stream) noexcept { return capture_state(Access::slot(stream)->handle) == CaptureState::active; }
+[[nodiscard]] bool is_in_own_capture(StreamRef stream) noexcept {
+  std::uint64_t number = 0;
+  return succeeded_or_forget(backend::stream_capture_number(Access::slot(stream)->handle, number)) && number != 0 &&
+         find_capture(number).thread == std::this_thread::get_id();
+}
+
+/// Leases the first waiting stream for which `is_usable(stream)` holds; the others go behind those that wait.
+template <class Predicate>
+[[nodiscard]] std::optional<StreamRef> take_waiting(StreamPoolState& pool, Predicate is_usable) noexcept {
   std::unique_lock lock{pool.lock};
-  if (pool.waiting == 0) [[unlikely]] {
-    if (pool.streams.size() >= pool.options.max) return std::nullopt;
+  for (std::size_t left = pool.waiting; left > 0 && pool.waiting > 0; --left) {
+    const StreamRef oldest = pool.ring[pool.first];
+    pool.first = wrap_place(pool, pool.first + 1);
+    --pool.waiting;
+    ++pool.references;
     lock.unlock();
-    return add_stream(pool, true);
+    if (is_usable(oldest)) [[likely]]
+      return oldest;
+    lock.lock();
+    --pool.references;
+    pool.ring[wrap_place(pool, pool.first + pool.waiting++)] = oldest;
   }
-  const StreamRef oldest = pool.ring[pool.first];
-  pool.first = wrap_place(pool, pool.first + 1);
-  --pool.waiting;
-  ++pool.references;
-  return oldest;
+  return std::nullopt;
+}
+
+[[nodiscard]] bool may_grow(StreamPoolState& pool) noexcept {
+  const std::lock_guard lock{pool.lock};
+  return pool.streams.size() < pool.options.max;
+}
+
+/// Leases the stream that was returned first, or a new one; nothing if all are leased and the pool must not grow. A stream that takes part
+/// in a capture stays behind. If there is no other one, the thread that captures gets it.
+[[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) {
+  const bool asks = if_captures_met() && release_mode() == Release::now;
+  if (const auto waiting = take_waiting(pool, [&](StreamRef stream) { return !asks || !is_captured(stream); })) return waiting;
+  if (may_grow(pool))
+    if (const auto added = add_stream(pool, true)) return added;
+  return asks ? take_waiting(pool, is_in_own_capture) : std::nullopt;
 }
 
 /// Takes a stream that is leased out of the pool.
@@ -162,7 +190,7 @@ StreamLease StreamPool::acquire() {
   const std::optional<StreamRef> stream = detail::try_acquire(pool);
   if (!stream) {
     char reason[100];
-    std::snprintf(reason, sizeof reason, "all %zu streams are leased, and the pool must not grow", pool.options.max);
+    std::snprintf(reason, sizeof reason, "all %zu streams are leased or captured, and the pool must not grow", pool.options.max);
     detail::throw_error(errc::pool_exhausted, detail::acquire_operation, reason);
   }
   return {*stream, detail::Access::slot(*stream), &pool};

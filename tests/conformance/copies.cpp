@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills.
+#include <sys/mman.h>
+
 #include <array>
 #include <cstring>
 #include <limits>
@@ -400,6 +402,23 @@ TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
   stream.synchronize();
   for (std::size_t row = 0; row < height; ++row)
     ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0) << "row " << row;
+}
+
+TEST_F(Copies, RowsMayBeFurtherApartThanARuntimeTakes) {
+  constexpr std::size_t pitch = std::size_t{1} << 31, height = 3;
+  void* const mapped = mmap(nullptr, pitch * height, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* const rows = static_cast<unsigned char*>(mapped);
+  for (std::size_t row = 0; row < height; ++row) rows[row * pitch] = static_cast<unsigned char>(row + 1);
+  const Stream stream;
+  DeviceBuffer<unsigned char> packed{height, stream};
+  EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, Pageable::block), CopyResult::blocked);
+  for (std::size_t row = 0; row < height; ++row) EXPECT_EQ(get(stream, packed, row), row + 1);
+  set(stream, packed, 2, 9);
+  EXPECT_EQ(copy_3d(stream, rows, {pitch, pitch * height}, packed.data(), {1, height}, {1, height, 1}, Pageable::block),
+            CopyResult::blocked);
+  EXPECT_EQ(rows[2 * pitch], 9);
+  munmap(mapped, pitch * height);
 }
 
 TEST_F(Copies, ZeroWidthOrHeightIsANoOp) {

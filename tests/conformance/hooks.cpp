@@ -367,6 +367,21 @@ TEST_F(Hooks, TellThatACallHasFailed) {
   EXPECT_TRUE(all(HookKind::copy).empty());
 }
 
+TEST_F(Hooks, AreNotToldOfCopiesAndFillsThatAreRefused) {
+  struct Triple {
+    int a, b, c;
+  };
+  Stream stream;
+  std::vector<Triple> pageable(100);
+  DeviceBuffer<Triple> on_device{100, stream};
+  set_hook(remember);
+  EXPECT_EQ(code_of([&] { copy(stream, on_device, pageable, Pageable::refuse); }), errc::not_permitted);
+  const Graph graph = capture(stream, [&] { EXPECT_EQ(code_of([&] { fill(stream, on_device, Triple{1, 2, 3}); }), errc::capture); });
+  set_hook(nullptr);
+  EXPECT_TRUE(all(HookKind::copy).empty());
+  EXPECT_TRUE(all(HookKind::fill).empty());
+}
+
 TEST_F(Hooks, SayWhereInTheSource) {
   Stream stream;
   set_hook(remember);

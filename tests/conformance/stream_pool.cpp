@@ -158,6 +158,41 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
   EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
 }
 
+TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBeforeItsEnd) {
+  StreamPool pool{device(), {.size = 1, .max = 2}};
+  const Stream captured;
+  std::uint64_t used = 0, again = 0;
+  std::atomic<int> runs_of_graph = 0;
+  const Graph graph = capture(captured, [&] {
+    {
+      const auto side = pool.acquire();
+      used = side.id();
+      side.wait_stream(captured);
+      side.launch_host_func([&] { ++runs_of_graph; });
+      captured.wait_stream(side);
+    }
+    std::thread{[&] {
+      const auto other = pool.acquire();
+      EXPECT_NE(other.id(), used);
+      EXPECT_FALSE(other.is_capturing());
+      EXPECT_TRUE(runs(other));
+      EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
+      EXPECT_EQ(pool.leased(), 1U);
+    }}.join();
+    const auto other = pool.acquire_for(patience);
+    const auto side = pool.acquire();  // the thread that captures gets it, because the pool must not grow
+    again = side.id();
+    side.wait_stream(captured);
+    side.launch_host_func([&] { ++runs_of_graph; });
+    captured.wait_stream(side);
+  });
+  EXPECT_EQ(again, used);
+  graph.launch(captured);
+  captured.synchronize();
+  EXPECT_EQ(runs_of_graph, 2);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(runs(pool.acquire()));
+}
+
 TEST_F(StreamPools, AMovedFromPoolThrows) {
   StreamPool pool{device(), {.size = 1}};
   StreamPool moved{std::move(pool)};

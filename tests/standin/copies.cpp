@@ -14,6 +14,9 @@ namespace {
 constexpr std::size_t staged_at_the_call = std::size_t{64} << 10U;
 
 // Rows of bytes. A flat copy has one row.
+/// Of the vendors' devices ("memPitch").
+constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
+
 struct Rows {
   std::byte* begin;
   std::size_t pitch;
@@ -151,7 +154,10 @@ vendor::Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, ven
 
 vendor::Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                                  std::size_t height, vendor::CopyKind, vendor::StreamHandle stream) {
-  return call([&](Lock& lock) { return copy(lock, rows(to, to_pitch, width, height), rows(from, from_pitch, width, height), stream); });
+  return call([&](Lock& lock) -> int {
+    if (std::max(to_pitch, from_pitch) > largest_pitch) return vendor::invalid_value;
+    return copy(lock, rows(to, to_pitch, width, height), rows(from, from_pitch, width, height), stream);
+  });
 }
 
 vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device, std::size_t size,

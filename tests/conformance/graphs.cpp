@@ -585,6 +585,35 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
   }
 }
 
+TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
+  const Stream other;
+  number_source(7);
+  Graph graph;
+  const auto work = [&] {
+    DeviceBuffer<int> scratch{count, *stream};
+    scratch.record_stream(other);
+    const Stream gone;
+    scratch.record_stream(gone);
+    copy(*stream, scratch, *source);
+    copy(*stream, *result, scratch);
+  };
+  const auto capture_work = [&] {
+    Gate gate;
+    gate.close_on(other);
+    graph = capture(*stream, work);
+  };
+  if (code_of([&] { static_cast<void>(capture(*stream, [&] { const DeviceBuffer<int> scratch{count, *stream}; })); }) == errc::capture)
+    GTEST_SKIP() << "this runtime cannot capture allocations";
+  capture_work();
+  EXPECT_NE(graph.dot().find("\"free\""), std::string::npos) << graph.dot();
+  for (int i = 0; i < 2; ++i) {
+    number_source(7 + i);
+    graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_TRUE(result_is_numbered(7 + i));
+  }
+}
+
 TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
   std::vector<int> pageable(count, 3);
   std::error_code refused;

@@ -310,6 +310,22 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
   expect_usable(side);
 }
 
+TEST_F(Graphs, AStreamThatWasJoinedMayEndInTheCapture) {
+  number_source(5);
+  const auto by_a_side_stream = [&](bool is_joined) {
+    const Stream side;
+    side.wait_stream(*stream);
+    copy_through(side);
+    if (is_joined) stream->wait_stream(side);
+  };
+  const Graph graph = capture(*stream, [&] { by_a_side_stream(true); });
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(5));
+  EXPECT_EQ(code_of([&] { static_cast<void>(capture(*stream, [&] { by_a_side_stream(false); })); }), errc::capture);
+  expect_usable(*stream);
+}
+
 TEST_F(Graphs, ACaptureEndsWithTheLastWrapperOfItsStream) {
   const native::stream handle = Stream{}.release();
   for (const bool is_wrapped_again : {false, true}) {

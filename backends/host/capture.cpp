@@ -101,11 +101,12 @@ void leave_capture(native::host_stream& stream) noexcept {
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return;
-  static_cast<void>(break_capture(*capture));
   capture->streams[stream.chain] = nullptr;
   const bool began_here = stream.chain == 0;
   leave(stream);
-  if (began_here) end(*capture);  // a capture can be ended on that stream only
+  if (!began_here) return;  // whether its work is joined shows at the end
+  static_cast<void>(break_capture(*capture));
+  end(*capture);  // a capture can be ended on that stream only
 }
 
 std::uint64_t capture_number(const native::host_stream& stream) noexcept {

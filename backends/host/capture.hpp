@@ -86,7 +86,7 @@ struct CapturedMark {
 [[nodiscard]] backend::status begin_capture(native::host_stream& stream, backend::CaptureMode mode);
 /// Ends the capture, also if the answer is an error.
 [[nodiscard]] backend::status end_capture(native::host_stream& stream, std::shared_ptr<const GraphWork>& work);
-/// The stream is destroyed: its capture, if it takes part in one, is broken.
+/// The stream is destroyed. A capture that was begun on it is broken; in another one its work stays.
 void leave_capture(native::host_stream& stream) noexcept;
 /// 0: none, or it is broken.
 [[nodiscard]] std::uint64_t capture_number(const native::host_stream& stream) noexcept;

@@ -325,6 +325,7 @@ void Device::enable_peer_access(Device peer) const {
   if (!can_access_peer(peer)) detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
   if (ordinal_ == peer.ordinal_) return;
   const detail::CurrentDeviceCall call{ordinal_, operation};
+  const detail::RelaxedCapture relaxed;
   call.check(backend::enable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, true);
 }
@@ -332,6 +333,7 @@ void Device::enable_peer_access(Device peer) const {
 void Device::disable_peer_access(Device peer) const {
   if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
   const detail::CurrentDeviceCall call{ordinal_, "disable peer access"};
+  const detail::RelaxedCapture relaxed;
   call.check(backend::disable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, false);
   detail::forget_reach(ordinal_, peer.ordinal_);

@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -108,9 +109,24 @@ struct FreeingStream {
   StreamRef view;
 };
 
-/// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them.
+/// The number of the capture that the stream takes part in; 0 if there is none.
+[[nodiscard]] std::uint64_t capture_of(native::stream stream) noexcept {
+  std::uint64_t number = 0;
+  return succeeded_or_forget(backend::stream_capture_number(stream, number)) ? number : 0;
+}
+[[nodiscard]] bool takes_part(StreamRef stream, std::uint64_t capture) noexcept {
+  const HeldStream held{use_of(stream)};
+  return held && held.is_reachable() && capture_of(held.handle()) == capture;
+}
+
+/// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a
+/// capture only its own streams are waited for: a wait for another one would break it, and has no meaning in a graph.
 [[nodiscard]] bool free_on(const FreeingStream& stream, const FreeRequest& request, InCapture in_capture) noexcept {
-  if (request.any_other([&](StreamRef user) { return !make_wait(stream.handle, use_of(user), in_capture); })) return false;
+  const std::uint64_t capture = in_capture == InCapture::allowed && request.has_others() ? capture_of(stream.handle) : 0;
+  const auto cannot_wait = [&](StreamRef user) {
+    return (capture == 0 || takes_part(user, capture)) && !make_wait(stream.handle, use_of(user), in_capture);
+  };
+  if (request.any_other(cannot_wait)) return false;
   if (request.resource) [[unlikely]] {
     give_back_to(*request.resource, stream.view, request.pointer, request.bytes);
     return true;

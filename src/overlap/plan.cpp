@@ -92,6 +92,7 @@ void check_same_memory(const OverlapPlan& plan) {
 void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   plan.devices = options.devices;
   if (plan.devices.empty()) plan.devices.push_back(Device::current());
+  for (const Device device : plan.devices) require_device(device.ordinal(), overlap_operation);
   for (std::size_t i = 0; i < plan.devices.size(); ++i)
     if (std::find(plan.devices.begin(), plan.devices.begin() + static_cast<std::ptrdiff_t>(i), plan.devices[i]) !=
         plan.devices.begin() + static_cast<std::ptrdiff_t>(i))

@@ -559,6 +559,18 @@ TEST_F(Copies, TwoStreamsCopyConcurrently) {
   }
 }
 
+TEST_F(CopiesTwo, PeerAccessIsChangedWithoutHarmToACapture) {
+  if (!first.can_access_peer(second)) GTEST_SKIP() << "the devices cannot reach each other's memory";
+  const Stream stream{first};
+  const Graph graph = capture(stream, [&] {
+    stream.launch_host_func([] {});
+    first.enable_peer_access(second);
+    first.disable_peer_access(second);
+    stream.launch_host_func([] {});
+  });
+  EXPECT_EQ(graph.node_count(), 2U);
+}
+
 TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
   const Bytes source = pattern(large);
   Stream stream{first};

@@ -310,6 +310,22 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
   expect_usable(side);
 }
 
+TEST_F(Graphs, AStreamThatWasJoinedMayEndInTheCapture) {
+  number_source(5);
+  const auto by_a_side_stream = [&](bool is_joined) {
+    const Stream side;
+    side.wait_stream(*stream);
+    copy_through(side);
+    if (is_joined) stream->wait_stream(side);
+  };
+  const Graph graph = capture(*stream, [&] { by_a_side_stream(true); });
+  graph.launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(5));
+  EXPECT_EQ(code_of([&] { static_cast<void>(capture(*stream, [&] { by_a_side_stream(false); })); }), errc::capture);
+  expect_usable(*stream);
+}
+
 TEST_F(Graphs, ACaptureEndsWithTheLastWrapperOfItsStream) {
   const native::stream handle = Stream{}.release();
   for (const bool is_wrapped_again : {false, true}) {
@@ -582,6 +598,35 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
     graph.launch(*stream);
     stream->synchronize();
     EXPECT_TRUE(result_is_numbered(77 + i));
+  }
+}
+
+TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
+  const Stream other;
+  number_source(7);
+  Graph graph;
+  const auto work = [&] {
+    DeviceBuffer<int> scratch{count, *stream};
+    scratch.record_stream(other);
+    const Stream gone;
+    scratch.record_stream(gone);
+    copy(*stream, scratch, *source);
+    copy(*stream, *result, scratch);
+  };
+  const auto capture_work = [&] {
+    Gate gate;
+    gate.close_on(other);
+    graph = capture(*stream, work);
+  };
+  if (code_of([&] { static_cast<void>(capture(*stream, [&] { const DeviceBuffer<int> scratch{count, *stream}; })); }) == errc::capture)
+    GTEST_SKIP() << "this runtime cannot capture allocations";
+  capture_work();
+  EXPECT_NE(graph.dot().find("\"free\""), std::string::npos) << graph.dot();
+  for (int i = 0; i < 2; ++i) {
+    number_source(7 + i);
+    graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_TRUE(result_is_numbered(7 + i));
   }
 }
 

@@ -677,6 +677,18 @@ TEST_F(Overlap, RefusalsNameTheSizes) {
   }
 }
 
+TEST_F(Overlap, ARefusedDeviceIsNamedInItsOwnWords) {
+  const Numbers in = numbered(100);
+  Numbers out(100);
+  try {
+    overlap(in, out, {.devices = {Device{Device::count()}}}, [](StreamRef, auto...) {});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), errc::invalid_device);
+    EXPECT_NE(std::string{error.what()}.find("could not overlap: there is no device"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(Overlap, RefusesSourcesThatReturnWrongCounts) {
   const Numbers in = numbered(100);
   const auto nothing = [](StreamRef, auto...) {};

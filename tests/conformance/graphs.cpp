@@ -311,7 +311,7 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
 }
 
 TEST_F(Graphs, AStreamThatWasJoinedMayEndInTheCapture) {
-  if (!streams_are_threads()) GTEST_SKIP() << "not promised for devices";
+  if (!conformance::streams_are_threads()) GTEST_SKIP() << "not promised for devices";
   number_source(5);
   const auto by_a_side_stream = [&](bool is_joined) {
     const Stream side;

@@ -90,7 +90,7 @@ void fill_request(StreamRef stream, const FillRequest& request) {
   Facts facts{call, request};
   const Route route = choose_route(request, facts);
   ToldOperation told;
-  const bool observed = is_observed() && route != Route::nothing && route != Route::refused_in_capture;
+  const bool observed = is_observed() && route != Route::nothing && !is_refused(route);
   if (observed && is_told()) [[unlikely]]
     told.begin(about_fill(request, call.slot));
   run(route, request, facts);

@@ -27,6 +27,10 @@ enum class Route {
   refused_in_capture,  ///< a graph cannot repeat it
 };
 
+[[nodiscard]] inline bool is_refused(Route route) noexcept {
+  return route == Route::refused_by_policy || route == Route::refused_in_capture;
+}
+
 /// Up to this size a driver may put the bytes of a copy to a device among its commands, at the call.
 inline constexpr std::size_t driver_reads_up_to = std::size_t{32} << 10;
 /// Larger copies from or to pageable memory are staged. Up to this size the calling thread tries to move the bytes itself, through a block

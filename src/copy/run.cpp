@@ -180,7 +180,7 @@ void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts) {
 
 void ObservedCopy::begin(const CopyRequest& request, Facts& facts) {
   const Route route = choose_route(request, facts);
-  if (route == Route::refused_by_policy || route == Route::refused_in_capture) refuse(route, facts);
+  if (is_refused(route)) refuse(route, facts);
   is_observed_ = true;
   if (is_told() && !has_nothing_to_do(request)) told_.begin(about_copy(request, facts));
 }

@@ -26,7 +26,7 @@ CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
 /// A copy that is being enqueued, for the checker, a hook and the trace. Costs one load while all are off.
 class ObservedCopy {
  public:
-  /// @throws what a refused route stands for, before anyone is told
+  /// @throws errc::not_permitted or errc::capture if the copy is refused; then no hook is called
   ObservedCopy(const CopyRequest& request, Facts& facts) {
     if (is_observed()) [[unlikely]]
       begin(request, facts);

@@ -109,20 +109,15 @@ struct FreeingStream {
   StreamRef view;
 };
 
-/// The number of the capture that the stream takes part in; 0 if there is none.
-[[nodiscard]] std::uint64_t capture_of(native::stream stream) noexcept {
-  std::uint64_t number = 0;
-  return succeeded_or_forget(backend::stream_capture_number(stream, number)) ? number : 0;
-}
 [[nodiscard]] bool takes_part(StreamRef stream, std::uint64_t capture) noexcept {
   const HeldStream held{use_of(stream)};
-  return held && held.is_reachable() && capture_of(held.handle()) == capture;
+  return held && held.is_reachable() && capture_number_of(held.handle()) == capture;
 }
 
 /// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a
 /// capture only its own streams are waited for: a wait for another one would break it, and has no meaning in a graph.
 [[nodiscard]] bool free_on(const FreeingStream& stream, const FreeRequest& request, InCapture in_capture) noexcept {
-  const std::uint64_t capture = in_capture == InCapture::allowed && request.has_others() ? capture_of(stream.handle) : 0;
+  const std::uint64_t capture = in_capture == InCapture::allowed && request.has_others() ? capture_number_of(stream.handle) : 0;
   const auto cannot_wait = [&](StreamRef user) {
     return (capture == 0 || takes_part(user, capture)) && !make_wait(stream.handle, use_of(user), in_capture);
   };

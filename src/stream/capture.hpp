@@ -9,6 +9,8 @@
 
 #include <runnel/config.hpp>
 
+#include <cstdint>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The runtime's own answer. Requires: the stream's device is current if its handle needs that.
@@ -26,6 +28,12 @@ enum class CaptureState { none, active, unknown };
   bool capturing = false;
   if (!succeeded_or_note_capture(ask_for_capture(handle, capturing))) return CaptureState::unknown;
   return capturing ? CaptureState::active : CaptureState::none;
+}
+
+/// The number of the capture that the stream takes part in; 0 if there is none, or the runtime does not say.
+[[nodiscard]] inline std::uint64_t capture_number_of(native::stream handle) noexcept {
+  std::uint64_t number = 0;
+  return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }
 
 /// Requires: the stream's device is current if its handle needs that.

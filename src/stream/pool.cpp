@@ -94,9 +94,8 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
 /// Whether the stream takes part in a capture of another one, into which the next holder's work would go.
 [[nodiscard]] bool is_captured(StreamRef stream) noexcept { return capture_state(Access::slot(stream)->handle) == CaptureState::active; }
 [[nodiscard]] bool is_in_own_capture(StreamRef stream) noexcept {
-  std::uint64_t number = 0;
-  return succeeded_or_forget(backend::stream_capture_number(Access::slot(stream)->handle, number)) && number != 0 &&
-         find_capture(number).thread == std::this_thread::get_id();
+  const std::uint64_t number = capture_number_of(Access::slot(stream)->handle);
+  return number != 0 && find_capture(number).thread == std::this_thread::get_id();
 }
 
 /// Leases the first waiting stream for which `is_usable(stream)` holds; the others go behind those that wait.

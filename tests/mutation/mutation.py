@@ -8,8 +8,9 @@
 
 `make` draws changes of src/ and backends/. `run` builds each of them in copies of two build folders, of the host backend and of the CUDA
 backend, and runs the host suite and the suite on the stand-in; for a change of src/comm, the suites of communicators, so that both builds
-need MPI, and that of the CUDA backend NCCL, and the sweep over NCCL. A change that does not compile, or that leaves the machine code as it is, does not count. The
-others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use --patience.
+need MPI, and that of the CUDA backend NCCL, and the sweep over NCCL. A change that does not compile, or that leaves the machine code as it
+is, does not count. The others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use
+--patience.
 """
 import argparse
 import hashlib

@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::size_t staged_at_the_call = std::size_t{64} << 10U;
 
-// Rows of bytes. A flat copy has one row.
 /// Of the vendors' devices ("memPitch").
 constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
 
+// Rows of bytes. A flat copy has one row.
 struct Rows {
   std::byte* begin;
   std::size_t pitch;

@@ -49,11 +49,6 @@ inline constexpr bool is_host_backend = std::string_view{RUNNEL_BACKEND} == "hos
 /// Spaces whose kernels can use this backend's device memory.
 template <class E>
 concept uses_device_memory = device_space<E> ||(is_host_backend&& execution_space<E>);
-
-/// Waits for what kernels of a host space come after: all that the stream has ahead.
-inline void wait_before_kernels(StreamRef stream) noexcept {
-  if (of_thread().quiet == 0) wait_for_stream(stream);
-}
 }  // namespace detail
 
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space, kernels run at once in
@@ -69,11 +64,11 @@ template <execution_space E = DefaultSpace>
   if constexpr (inline_space<E>) {
     detail::require_kokkos();
     static_cast<void>(detail::work_of(stream));
-    detail::wait_before_kernels(stream);
+    detail::wait_for_stream(stream);
     return E{};
   } else if constexpr (host_space<E>) {
     const detail::KeptOf<E>& kept = detail::kept_instance<E>(stream);
-    detail::wait_before_kernels(stream);
+    detail::wait_for_stream(stream);
     return *kept.exec;
   } else {
     return detail::instance<E>(stream);

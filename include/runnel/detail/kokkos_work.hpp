@@ -86,7 +86,7 @@ class Quiet {
 
 /// Waits for all that the stream has ahead, where that is possible: not in a capture, nor inside a host function.
 inline void wait_for_stream(StreamRef stream) noexcept try {
-  if (!stream.is_capturing() && !stream.query()) stream.record_event().synchronize();
+  if (of_thread().quiet == 0 && !stream.is_capturing() && !stream.query()) stream.record_event().synchronize();
 } catch (...) {  // the stream's next operation reports it
 }
 

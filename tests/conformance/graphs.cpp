@@ -178,6 +178,28 @@ TEST_F(Graphs, EventsForkAndJoin) {
   }
 }
 
+TEST_F(Graphs, ManyForksAndJoinsKeepTheirOrder) {
+  constexpr std::size_t rounds = 200;
+  const Stream side;
+  std::vector<std::size_t> order;
+  const Graph graph = capture(*stream, [&] {
+    for (std::size_t i = 0; i < rounds; ++i) {
+      stream->launch_host_func([&order, i] { order.push_back(2 * i); });
+      side.wait_stream(*stream);
+      side.launch_host_func([&order, i] { order.push_back(2 * i + 1); });
+      stream->wait_stream(side);
+    }
+  });
+  std::vector<std::size_t> expected(2 * rounds);
+  std::iota(expected.begin(), expected.end(), std::size_t{0});
+  for (int launch = 0; launch < 2; ++launch) {
+    order.clear();
+    graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_EQ(order, expected);
+  }
+}
+
 TEST_F(Graphs, ADiamondKeepsItsOrder) {
   const Stream left, right;
   std::vector<int> a(3), b(3), sums;

@@ -43,6 +43,10 @@ inline void refuse_in_child(const char* operation) {
 /// process exits, and before first use.
 enum class Release { now, later, never };
 [[nodiscard]] Release release_mode() noexcept;
+/// Whether release_mode() is `now`. Mostly this needs no call.
+[[nodiscard]] inline bool may_release() noexcept {
+  return (attention.load(std::memory_order_relaxed) == 0 && !in_host_function) || release_mode() == Release::now;
+}
 
 /// A native object that may have to wait for its destruction until the runtime may be called.
 struct Postponed {

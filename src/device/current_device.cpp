@@ -35,16 +35,11 @@ void reserve_others() {
 
 }  // namespace
 
-CurrentStream stream_set_on(int device) noexcept {
-  if (device == noted_device) return current;
+CurrentStream stream_set_on_another(int device) noexcept {
   return others != nullptr ? (*others)[static_cast<std::size_t>(device)] : CurrentStream{};
 }
 
-void set_stream_on(int device, CurrentStream stream) noexcept try {
-  if (device == noted_device) {
-    current = stream;
-    return;
-  }
+void set_stream_on_another(int device, CurrentStream stream) noexcept try {
   if (stream.slot != nullptr) reserve_others();
   if (others != nullptr) (*others)[static_cast<std::size_t>(device)] = stream;
 } catch (const std::bad_alloc&) {
@@ -58,8 +53,7 @@ void forget_current_device() noexcept {
   current = {};
 }
 
-void note_device(int device) noexcept {
-  if (device == noted_device) return;
+void note_another_device(int device) noexcept {
   if (noted_device < 0) call_in_forked_child(forget_current_device);
   if (noted_device >= 0) {
     const CurrentStream next = stream_set_on(device);
@@ -70,12 +64,16 @@ void note_device(int device) noexcept {
   noted_device = device;
 }
 
+void note_device(int device) noexcept {
+  if (device != noted_device) note_another_device(device);
+}
+
 }  // namespace
 
 int read_current_device(const char* operation) {
   if (noted_device >= 0 && (single_device() || in_host_function)) return noted_device;
   refuse_in_child(operation);
-  require_device(0, operation);
+  if (noted_device < 0) require_device(0, operation);
   reserve_others();
   int device = 0;
   if (!in_host_function) check(backend::get_device(device), operation);
@@ -96,7 +94,7 @@ void change_current_device(int device, const char* operation) {
 
 void restore_current_device(int device) noexcept {
   if (is_forked_child()) return;  // forget_current_device() stays in effect
-  if (!in_host_function && !single_device() && release_mode() == Release::now) set_device_back(device);
+  if (!single_device() && may_release()) set_device_back(device);
   note_device(device);
 }
 

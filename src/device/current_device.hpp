@@ -16,9 +16,20 @@ void restore_current_device(int device) noexcept;
 /// The device that `current` belongs to; -1 until the thread's first question.
 extern thread_local constinit int noted_device;
 
+///@{ For a device that is not the noted one.
+[[nodiscard]] CurrentStream stream_set_on_another(int device) noexcept;
+void set_stream_on_another(int device, CurrentStream stream) noexcept;
+///@}
 /// The stream that the thread has set for a device, whether current or not; empty if it has set none.
-[[nodiscard]] CurrentStream stream_set_on(int device) noexcept;
+[[nodiscard]] inline CurrentStream stream_set_on(int device) noexcept {
+  return device == noted_device ? current : stream_set_on_another(device);
+}
 /// Sets that stream. Without memory for the table of streams, the device falls back to its default stream.
-void set_stream_on(int device, CurrentStream stream) noexcept;
+inline void set_stream_on(int device, CurrentStream stream) noexcept {
+  if (device == noted_device)
+    current = stream;
+  else
+    set_stream_on_another(device, stream);
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

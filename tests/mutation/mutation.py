@@ -10,7 +10,7 @@
 backend, and runs the host suite and the suite on the stand-in; for a change of src/comm, the suites of communicators, so that both builds
 need MPI, and that of the CUDA backend NCCL, and the sweep over NCCL. A change that does not compile, or that leaves the machine code as it
 is, does not count. The others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use
---patience.
+--patience. A changed header costs much less with ccache, in whose folder (/usr/lib/ccache) the compilers must be found first.
 """
 import argparse
 import hashlib
@@ -89,6 +89,7 @@ class Place:
         self.failed = None  # the last program that failed, and the end of its output
         self.has_hung = False  # whether it was out of time
         self.builds = {backend: folder / build.relative_to(ROOT) for backend, build in builds.items()}
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
         shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns('.git', '.gpu'), copy_function=shutil.copy2)
 
     def build(self, backend):

@@ -422,6 +422,22 @@ TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
   EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
 }
 
+TEST_F(Graphs, DroppedInHostFunctionsLeaveNoMemory) {
+  if (!conformance::streams_are_threads()) GTEST_SKIP() << "the heap has the driver's memory, too";
+  const auto growth = [&](int graphs) {
+    const auto before = conformance::heap_in_use();
+    for (int i = 0; i < graphs; ++i) {
+      auto graph = std::make_shared<Graph>(capture(*stream, [&] { stream->launch_host_func([] {}); }));
+      graph->launch(*stream);
+      stream->launch_host_func([graph = std::move(graph)]() mutable { graph.reset(); });
+      stream->synchronize();
+    }
+    return static_cast<std::ptrdiff_t>(conformance::heap_in_use() - before);
+  };
+  static_cast<void>(growth(100));
+  EXPECT_LE(growth(3000), static_cast<std::ptrdiff_t>(conformance::heap_slack));
+}
+
 TEST_F(Graphs, AGraphMayOutliveTheStreamsThatLaunchedIt) {
   const auto kept = std::make_shared<std::atomic<int>>(0);
   {

@@ -128,6 +128,33 @@ TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
   }
 }
 
+TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTime) {
+  if (!conformance::streams_are_threads()) GTEST_SKIP() << "the allocations of the runtime do not fail";
+  int refused = 0;
+  // The wait for the pending free needs memory if the queue is at the end of a block of tasks.
+  for (int i = 0; i < 3 * 64; ++i) {
+    const Stream owner, other;
+    Gate gate, ahead;
+    gate.close_on(owner);
+    ahead.close_on(other);
+    { const Buffer buffer{percent(60), owner}; }
+    for (int tasks = 0; tasks < i / 3; ++tasks) other.launch_host_func([] {});
+    std::optional<Buffer> next;
+    try {
+      const conformance::AllocationFault fault{1 + i % 3};
+      next.emplace(percent(60), other);
+    } catch (const std::bad_alloc&) {
+      ++refused;
+      next.emplace(percent(60), other);
+    }
+    ahead.open();
+    EXPECT_FALSE(other.synchronize_for(std::chrono::milliseconds{1})) << "after " << i / 3 << " tasks, allocation " << 1 + i % 3;
+    gate.open();
+    other.synchronize();
+  }
+  EXPECT_GT(refused, 0);
+}
+
 TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
   const Stream stream;
   EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);

@@ -110,10 +110,12 @@ TEST_F(BoundedWaitsOnTwoDevices, OfOneDeviceOnly) {
 TEST_F(BoundedWaits, AreRefusedInAHostFunction) {
   StreamPool pool{device(), {.size = 1, .max = 1}};
   const Stream stream;
+  const Event complete{stream};
   std::promise<std::vector<std::error_code>> codes;
   stream.launch_host_func([&] {
     codes.set_value({code_of([&] { return stream.synchronize_until(std::chrono::steady_clock::now()); }),
-                     code_of([&] { return device().synchronize_for(1s); }), code_of([&] { return pool.acquire_for(1s); })});
+                     code_of([&] { return complete.synchronize_for(1s); }), code_of([&] { return device().synchronize_for(1s); }),
+                     code_of([&] { return pool.acquire_for(1s); })});
   });
   for (const std::error_code code : codes.get_future().get()) EXPECT_EQ(code, errc::not_permitted);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Later allocations can use device memory whose free is enqueued but has not run. The sizes are parts of the device's memory, which must
 // be small, so the suite runs these cases once more with RUNNEL_HOST_MEMORY.
+#include <future>
+#include <thread>
+
 #include "support.hpp"
 
 namespace {
@@ -126,6 +129,28 @@ TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
     const Buffer next{percent(60), stream};
     EXPECT_FALSE(gate.is_open());
   }
+}
+
+TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocationForEver) {
+  const Stream stream;
+  std::optional<Buffer> buffer;
+  std::promise<void> used, over;
+  std::thread user{[&] {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    buffer.emplace(percent(60), own);
+    fill_bytes(own, buffer->data(), 1, percent(5));
+    used.set_value();
+    over.get_future().wait();
+  }};
+  used.get_future().wait();
+  buffer.reset();
+  const auto allocate = [&] { const Buffer next{percent(60), stream}; };
+  // In a process that has captured streams, the allocation does not wait for the device, but is refused.
+  const std::error_code code = code_of(allocate);
+  EXPECT_TRUE(!code || code == errc::out_of_memory) << code.message();
+  over.set_value();
+  user.join();
+  EXPECT_FALSE(code_of(allocate));
 }
 
 TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTime) {

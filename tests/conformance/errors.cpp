@@ -31,6 +31,20 @@ TEST_F(Errors, EveryCodeHasItsOwnText) {
   EXPECT_STREQ(error_category().name(), "runnel");
 }
 
+TEST_F(Errors, CompareWithTheStandardConditions) {
+  const std::pair<errc, std::errc> conditions[] = {
+      {errc::no_device, std::errc::no_such_device},
+      {errc::invalid_device, std::errc::no_such_device},
+      {errc::invalid_argument, std::errc::invalid_argument},
+      {errc::invalid_handle, std::errc::invalid_argument},
+      {errc::out_of_memory, std::errc::not_enough_memory},
+      {errc::not_permitted, std::errc::operation_not_permitted},
+      {errc::not_supported, std::errc::operation_not_supported},
+      {errc::not_ready, std::errc::resource_unavailable_try_again},
+  };
+  for (const auto& [code, condition] : conditions) EXPECT_EQ(make_error_code(code), condition);
+}
+
 template <class Exception, class F>
 [[nodiscard]] bool throws(F&& f) {
   try {

@@ -511,9 +511,12 @@ int no_hang_report() {
 
 int settings_not_understood() {
   setenv("RUNNEL_STAGING_CHUNK", "4MB", 1);
+  setenv("RUNNEL_CHECK", "yes", 1);
   const CapturedErrors errors;
   expect(Staging::options().chunk == std::size_t{8} << 20, "the default counts");
   expect(errors.count("RUNNEL_STAGING_CHUNK=4MB is not understood") == 1, "the value is refused");
+  expect(works(Stream{}), "a stream works");
+  expect(errors.count("RUNNEL_CHECK=yes is not understood, and the checker stays off") == 1, "the value is refused");
   return finish();
 }
 

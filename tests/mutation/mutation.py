@@ -145,6 +145,8 @@ class Place:
         short = {'host': ['tests/unit/unit', 'tests/conformance/hooks'], 'cuda': ['tests/backends/capture_test', 'tests/backends/calls_test']}[backend]
         if not all(self.passes([str(build / program), *options], dict(environment, RUNNEL_HOST_MEMORY='64M')) for program in short):
             return False
+        if not self.passes([sys.executable, str(self.folder / 'tests/trace/trace.py'), str(build / 'tests/trace/trace_program')], environment):
+            return False
         conformance = [str(build / 'tests/conformance/conformance'), *options]
         return all(self.passes([*conformance, '--gtest_filter=' + cases], dict(environment, **self.properties(backend, devices, memory)))
                    for cases, devices, memory in RUNS_BY_BACKEND[backend])

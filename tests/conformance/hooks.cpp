@@ -65,6 +65,13 @@ class Hooks : public Conformance {
   }
 };
 
+TEST_F(Hooks, EachKindHasItsOwnName) {
+  std::set<std::string> names;
+  const int kinds = static_cast<int>(HookKind::range) + 1;
+  for (int kind = 0; kind < kinds; ++kind) names.insert(to_string(static_cast<HookKind>(kind)));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kinds));
+}
+
 TEST_F(Hooks, TellNothingWhileNoneIsSet) {
   EXPECT_EQ(set_hook(remember), nullptr);
   EXPECT_EQ(set_hook(nullptr), &remember);

@@ -422,7 +422,7 @@ TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
   EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
 }
 
-TEST_F(Graphs, DroppedInHostFunctionsLeaveNoMemory) {
+TEST_F(Graphs, DroppedInHostFunctionsLeakNoMemory) {
   if (!conformance::streams_are_threads()) GTEST_SKIP() << "the heap has the driver's memory, too";
   const auto growth = [&](int graphs) {
     const auto before = conformance::heap_in_use();

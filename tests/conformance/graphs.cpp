@@ -640,6 +640,18 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
   }
 }
 
+TEST_F(Graphs, MemoryThatOutlivesItsGraphIsFreedWithItsBuffer) {
+  if (!conformance::streams_are_threads()) GTEST_SKIP() << "a device keeps freed memory in its pool";
+  const std::size_t before = device().memory_info().free;
+  {
+    std::optional<DeviceBuffer<int>> buffer;
+    { const Graph graph = capture(*stream, [&] { buffer.emplace(count, *stream); }); }
+    EXPECT_LT(device().memory_info().free, before);
+  }
+  stream->synchronize();
+  EXPECT_EQ(device().memory_info().free, before);
+}
+
 TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
   const Stream other;
   number_source(7);

@@ -124,7 +124,7 @@ class Place:
                            OMPI_MCA_mpi_yield_when_idle='1', RUNNEL_HOST_DEVICES='2', STANDIN_DEVICES='2')
         on_standin = {'LD_LIBRARY_PATH': standin, 'RUNNEL_STANDIN': '1', 'STANDIN_SCHEDULER': order}
         if backend == 'host':
-            programs = [['mpirun', '-n', '2', build / 'comm_tests'],
+            programs = [['mpirun', '-n', '2', build / 'comm_tests'], ['mpirun', '-n', '2', build / 'comm_tests', '--most=100000'],
                         [sys.executable, scripts / 'processes.py', build / 'process_cases', shutil.which('mpirun')]]
         else:
             environment.update(on_standin)

@@ -645,7 +645,9 @@ TEST_F(Graphs, MemoryThatOutlivesItsGraphIsFreedWithItsBuffer) {
   const std::size_t before = device().memory_info().free;
   {
     std::optional<DeviceBuffer<int>> buffer;
-    { const Graph graph = capture(*stream, [&] { buffer.emplace(count, *stream); }); }
+    {
+      const Graph graph = capture(*stream, [&] { buffer.emplace(count, *stream); });
+    }
     EXPECT_LT(device().memory_info().free, before);
   }
   stream->synchronize();

@@ -145,11 +145,19 @@ class Place:
         short = {'host': ['tests/unit/unit', 'tests/conformance/hooks'], 'cuda': ['tests/backends/capture_test', 'tests/backends/calls_test']}[backend]
         if not all(self.passes([str(build / program), *options], dict(environment, RUNNEL_HOST_MEMORY='64M')) for program in short):
             return False
-        if not self.passes([sys.executable, str(self.folder / 'tests/trace/trace.py'), str(build / 'tests/trace/trace_program')], environment):
+        if not all(self.passes(program, environment) for program in self.traces(backend)):
             return False
         conformance = [str(build / 'tests/conformance/conformance'), *options]
         return all(self.passes([*conformance, '--gtest_filter=' + cases], dict(environment, **self.properties(backend, devices, memory)))
                    for cases, devices, memory in RUNS_BY_BACKEND[backend])
+
+    def traces(self, backend):
+        """The programs that test traces, as tests/trace/meson.build has them."""
+        scripts, build = self.folder / 'tests/trace', self.builds[backend] / 'tests/trace'
+        programs = [[sys.executable, scripts / 'trace.py', build / 'trace_program']]
+        if (build / 'libcupti.so').exists():
+            programs.append([sys.executable, scripts / 'activities.py', build / 'trace_program', build])
+        return [[str(word) for word in program] for program in programs]
 
     @staticmethod
     def properties(backend, devices, memory):

@@ -776,6 +776,7 @@ TEST_F(Graphs, TheDrawingNamesTheNodes) {
   const std::string text = graph.dot();
   for (const char* const part : {"digraph", "\"fill\"", "\"copy\"", "\"host function\"", "n0 -> n1", "n1 -> n2"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
+  EXPECT_TRUE(text.ends_with("}\n")) << text;
 }
 
 TEST_F(Graphs, RefusalsSayWhy) {

@@ -14,8 +14,8 @@ KEY = 'work on the device'
 def trace(folder, what, name, libraries=CUPTI, cupti='', **environment):
     """The events of the trace, and what the file says of itself."""
     file = os.path.join(folder, name)
-    arguments = [file] if what in ('write', 'fork') else []
-    if what != 'write':
+    arguments = [file] if what in ('write', 'fork', 'threads') else []
+    if what not in ('write', 'threads'):
         environment['RUNNEL_TRACE'] = file
     silent(run(PROGRAM, what, *arguments, LD_LIBRARY_PATH=libraries, CUPTI_STANDIN=cupti, **environment))
     return load(file), about(file)
@@ -108,5 +108,8 @@ with tempfile.TemporaryDirectory(prefix='runnel-activities-') as folder:
     events, _ = trace(folder, 'write', 'write.json')
     check_copies(load(os.path.join(folder, 'write.json.first')))
     check_copies(events, 2)
+    events, text = trace(folder, 'threads', 'threads.json')
+    fills = [e for e in work_of(events) if e['name'] == 'fill']
+    expect(len(fills) == 200 and text['events left out'] == 0, f'{len(fills)} fills of threads')
     trace(folder, 'busy', 'busy.json')
     check_refusals(folder)

@@ -89,14 +89,6 @@ struct Line {
   return text != nullptr ? text.get() : name;
 }
 
-/// What the dynamic linker knows of an address.
-[[nodiscard]] Line line_of_symbol(const Dl_info& info, std::uintptr_t offset) {
-  const std::string function = info.dli_sname != nullptr ? demangled(info.dli_sname) : "?";
-  std::ostringstream text;
-  text << function << " (" << info.dli_fname << "+0x" << std::hex << offset << ")";
-  return {function, text.str()};
-}
-
 /// The functions of one return address, the innermost inlined one first.
 using Lines = std::vector<Line>;
 
@@ -105,6 +97,13 @@ struct Call {
   std::uintptr_t offset = 0;
   Lines lines{};
 };
+
+/// A function whose source line is not known.
+[[nodiscard]] Line line_in_module(const std::string& function, const Call& call) {
+  std::ostringstream text;
+  text << function << " (" << call.module << "+0x" << std::hex << call.offset << ")";
+  return {function, text.str()};
+}
 
 /// Reads what addr2line says of each call: the address, and then "function at file:line" for each inlined function and for the function.
 void read_lines(std::FILE* from, const std::vector<Call*>& calls) {
@@ -122,7 +121,12 @@ void read_lines(std::FILE* from, const std::vector<Call*>& calls) {
     }
     if (line.rfind(inlined, 0) == 0) line.erase(0, inlined.size());
     const std::size_t at = line.rfind(" at ");
-    if (call != nullptr && at != std::string::npos && line.compare(at, 6, " at ??") != 0) call->lines.push_back({line.substr(0, at), line});
+    if (call == nullptr || at == std::string::npos) continue;
+    const std::string function = line.substr(0, at);
+    if (line.compare(at, 6, " at ??") != 0)
+      call->lines.push_back({function, line});
+    else if (function != "??")  // a program without debug information
+      call->lines.push_back(line_in_module(function, *call));
   }
 }
 
@@ -152,7 +156,8 @@ void find_source_lines(const char* module, const std::vector<Call*>& calls) {
   }
   for (const auto& [module, of_module] : by_module) find_source_lines(of_module.front()->module, of_module);
   for (std::size_t i = 0; i < calls.size(); ++i)
-    if (calls[i].module != nullptr && calls[i].lines.empty()) calls[i].lines.push_back(line_of_symbol(symbols[i], calls[i].offset));
+    if (calls[i].module != nullptr && calls[i].lines.empty())
+      calls[i].lines.push_back(line_in_module(symbols[i].dli_sname != nullptr ? demangled(symbols[i].dli_sname) : "?", calls[i]));
   return calls;
 }
 

@@ -92,7 +92,8 @@ TEST_F(MissingWait, ACopyReadsWhatAnotherStreamWrites) {
   copy(a, device, std::as_const(in));
   copy(b, out, std::as_const(device));
   ASSERT_EQ(reports_.size(), 1U);
-  for (const char* part : {"first", "second", "copy writes", "copy reads", "4096 bytes", "wait_stream()"})
+  for (const char* part : {"first", "second", "copy writes", "copy reads", "4096 bytes", "wait_stream()",
+                           testing::UnitTest::GetInstance()->current_test_info()->name()})
     EXPECT_NE(reports_[0].find(part), std::string::npos) << "no '" << part << "' in: " << reports_[0];
   reports_.clear();
   device.record_stream(b);

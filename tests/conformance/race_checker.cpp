@@ -375,7 +375,7 @@ TEST_F(EnoughWaits, AnEventThroughAThirdStream) {
   expect_none();
 }
 
-TEST_F(EnoughWaits, ThreeWaysOfTheHost) {
+TEST_F(EnoughWaits, EachWayOfTheHost) {
   Stream a, b;
   auto device = ready_buffer(a);
   fill_bytes(a, device.data(), 1, size);
@@ -393,6 +393,11 @@ TEST_F(EnoughWaits, ThreeWaysOfTheHost) {
   fill_bytes(b, device.data(), 6, size);
   EXPECT_TRUE(b.synchronize_for(patience));
   fill_bytes(a, device.data(), 7, size);
+  EXPECT_TRUE(Device::current().synchronize_for(patience));
+  fill_bytes(b, device.data(), 8, size);
+  event.record(b);
+  EXPECT_TRUE(event.synchronize_for(patience));
+  fill_bytes(a, device.data(), 9, size);
   expect_none();
 }
 

@@ -70,6 +70,7 @@ TEST_F(Hooks, EachKindHasItsOwnName) {
   const int kinds = static_cast<int>(HookKind::range) + 1;
   for (int kind = 0; kind < kinds; ++kind) names.insert(to_string(static_cast<HookKind>(kind)));
   EXPECT_EQ(names.size(), static_cast<std::size_t>(kinds));
+  EXPECT_FALSE(names.contains(""));
 }
 
 TEST_F(Hooks, TellNothingWhileNoneIsSet) {

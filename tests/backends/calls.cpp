@@ -55,6 +55,21 @@ TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   stream.synchronize();
 }
 
+TEST(DeviceFacts, AreTheRuntimesAttributes) {
+  const auto asked = [](cudaDeviceAttr attribute) {
+    int value = 0;
+    EXPECT_EQ(cudaDeviceGetAttribute(&value, attribute, 0), cudaSuccess);
+    return value;
+  };
+  const Device device{0};
+  EXPECT_EQ(device.async_engine_count(), asked(cudaDevAttrAsyncEngineCount));
+  EXPECT_EQ(device.multiprocessor_count(), asked(cudaDevAttrMultiProcessorCount));
+  EXPECT_EQ(device.can_map_host_memory(), asked(cudaDevAttrCanMapHostMemory) != 0);
+  EXPECT_EQ(device.has_pageable_memory_access(), asked(cudaDevAttrPageableMemoryAccess) != 0);
+  EXPECT_EQ(device.pageable_memory_access_uses_host_page_tables(), asked(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0);
+  EXPECT_EQ(device.has_memory_pools(), asked(cudaDevAttrMemoryPoolsSupported) != 0);
+}
+
 TEST_F(Calls, AGuardAsksForTheCurrentDeviceOnceOnEachWay) {
   if (Device::count() < 2) GTEST_SKIP() << "with one device nothing is asked";
   const Stream stream;

@@ -171,7 +171,7 @@ void enter_slowly(const char* operation) {
   }
 }
 
-Release release_mode() noexcept {
+Release release_mode_slowly() noexcept {
   switch (phase.load(std::memory_order_acquire)) {
     case Phase::live:
       if (in_host_function) return Release::later;

@@ -42,10 +42,10 @@ inline void refuse_in_child(const char* operation) {
 /// When a destructor may call the runtime. `later`: this is a host function, which must not call it. `never`: in a forked child, while the
 /// process exits, and before first use.
 enum class Release { now, later, never };
-[[nodiscard]] Release release_mode() noexcept;
-/// Whether release_mode() is `now`. Mostly this needs no call.
-[[nodiscard]] inline bool may_release() noexcept {
-  return (attention.load(std::memory_order_relaxed) == 0 && !in_host_function) || release_mode() == Release::now;
+/// The slow path of release_mode(): first use, fork, exit, backlog, or inside a host function.
+[[nodiscard]] Release release_mode_slowly() noexcept;
+[[nodiscard]] inline Release release_mode() noexcept {
+  return attention.load(std::memory_order_relaxed) == 0 && !in_host_function ? Release::now : release_mode_slowly();
 }
 
 /// A native object that may have to wait for its destruction until the runtime may be called.

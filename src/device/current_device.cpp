@@ -94,7 +94,7 @@ void change_current_device(int device, const char* operation) {
 
 void restore_current_device(int device) noexcept {
   if (is_forked_child()) return;  // forget_current_device() stays in effect
-  if (!single_device() && may_release()) set_device_back(device);
+  if (!single_device() && release_mode() == Release::now) set_device_back(device);
   note_device(device);
 }
 

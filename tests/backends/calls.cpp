@@ -55,6 +55,14 @@ TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   stream.synchronize();
 }
 
+TEST_F(Calls, AGuardAsksForTheCurrentDeviceOnceOnEachWay) {
+  if (Device::count() < 2) GTEST_SKIP() << "with one device nothing is asked";
+  const Stream stream;
+  Device::current().use();  // has a context, which the driver then names
+  static_cast<void>(Device::current());
+  EXPECT_EQ(calls_of([&] { const StreamGuard with{stream}; }), 2);
+}
+
 TEST(DeviceFacts, AreTheRuntimesAttributes) {
   const auto asked = [](cudaDeviceAttr attribute) {
     int value = 0;
@@ -68,14 +76,6 @@ TEST(DeviceFacts, AreTheRuntimesAttributes) {
   EXPECT_EQ(device.has_pageable_memory_access(), asked(cudaDevAttrPageableMemoryAccess) != 0);
   EXPECT_EQ(device.pageable_memory_access_uses_host_page_tables(), asked(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0);
   EXPECT_EQ(device.has_memory_pools(), asked(cudaDevAttrMemoryPoolsSupported) != 0);
-}
-
-TEST_F(Calls, AGuardAsksForTheCurrentDeviceOnceOnEachWay) {
-  if (Device::count() < 2) GTEST_SKIP() << "with one device nothing is asked";
-  const Stream stream;
-  Device::current().use();  // has a context, which the driver then names
-  static_cast<void>(Device::current());
-  EXPECT_EQ(calls_of([&] { const StreamGuard with{stream}; }), 2);
 }
 
 TEST(ForeignDevices, TheDeviceThatOtherCodeMakesCurrentIsSeen) {

@@ -134,11 +134,12 @@ void observe_stream_end(const Slot&, std::uint64_t) noexcept {}
 
 constinit Atomic<unsigned> observers{0};
 constinit sync::Atomic<unsigned> attention{0};
+thread_local constinit bool in_host_function = false;
 constinit sync::Atomic<int> known_device_count{1};
 constinit Counters counters{};
 thread_local constinit std::uint64_t host_function_label = 0;
 
-Release release_mode() noexcept { return Release::now; }
+Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_of_wait() noexcept { return Release::now; }
 void release(const Postponed& item) noexcept { item.release(item); }
 void postpone(Postponed item) noexcept { item.release(item); }

@@ -11,14 +11,26 @@ __global__ void double_and_add_all(int* numbers, std::size_t count) {
   if (i < count) double_and_add(numbers, i);
 }
 
+/// Nanoseconds.
+__device__ long long now() {
+  long long time = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+}
+
 __global__ void busy(long long nanoseconds, int* flag) {
-  unsigned long long start = 0;
-  unsigned long long now = 0;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-  do {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (now - start < static_cast<unsigned long long>(nanoseconds));
+  const long long start = now();
+  while (now() - start < nanoseconds) {
+  }
   *flag = 1;
+}
+
+__global__ void meet(volatile int* mine, const volatile int* theirs, int* met, long long nanoseconds) {
+  const long long start = now();
+  *mine = 1;
+  while (*theirs == 0 && now() - start < nanoseconds) {
+  }
+  *met = *theirs;
 }
 
 __global__ void note(int* noted) {
@@ -47,6 +59,12 @@ void launch_double_and_add(runnel::StreamRef stream, int* numbers, std::size_t c
 void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* flag) {
   const runnel::DeviceGuard with{stream.device()};
   busy<<<1, 1, 0, stream.native()>>>(std::chrono::nanoseconds{time}.count(), flag);
+  require_launched();
+}
+
+void launch_meet(runnel::StreamRef stream, int* mine, const int* theirs, int* met, std::chrono::seconds limit) {
+  const runnel::DeviceGuard with{stream.device()};
+  meet<<<1, 1, 0, stream.native()>>>(mine, theirs, met, std::chrono::nanoseconds{limit}.count());
   require_launched();
 }
 

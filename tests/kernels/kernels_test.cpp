@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 namespace {
@@ -15,11 +16,15 @@ using namespace runnel;
 using namespace std::chrono_literals;
 using kernels::launch_busy;
 using kernels::launch_double_and_add;
+using kernels::launch_meet;
 
 constexpr std::size_t count = 100'003;
 
 class Kernels : public testing::Test {
  protected:
+  /// CUDA may wait for the kernels that run when it loads another one, by default at its first launch. Here some kernels wait for the host.
+  static void SetUpTestSuite() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
+
   void SetUp() override {
     if (Device::count() == 0) GTEST_SKIP() << Device::why_no_device();
   }
@@ -28,6 +33,25 @@ class Kernels : public testing::Test {
 bool all_are(const std::vector<int>& numbers, int value) {
   return std::all_of(numbers.begin(), numbers.end(), [&](int n) { return n == value; });
 }
+
+/// A kernel that runs until the host lets it end.
+class Gate {
+ public:
+  explicit Gate(StreamRef stream) {
+    std::fill(flags_.begin(), flags_.end(), 0);
+    launch_meet(stream, &flags_[1], &flags_[0], &flags_[2], 30s);
+  }
+  ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  void open() { std::atomic_ref{flags_[0]}.store(1); }
+  /// False if the kernel did not wait for `open()` any longer. Requires: the kernel has run.
+  [[nodiscard]] bool was_opened() const { return flags_[2] == 1; }
+
+ private:
+  PinnedBuffer<int> flags_{3};
+};
 
 TEST_F(Kernels, RunInTheOrderOfTheirStream) {
   const Stream stream;
@@ -62,32 +86,45 @@ TEST_F(Kernels, AreOrderedAcrossStreamsByWaitStreamAndEvents) {
 }
 
 TEST_F(Kernels, MakeQueryFalseUntilTheyHaveRun) {
+  if (!Device::current().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
-  DeviceBuffer<int> flag(1, stream);
-  fill(stream, flag, 0);
-  stream.synchronize();
-  launch_busy(stream, 100ms, flag.data());
+  DeviceBuffer<int> there(1, stream);
+  fill(stream, there, 0);
+  Gate gate{stream};
+  launch_double_and_add(stream, there.data(), 1);
   EXPECT_FALSE(stream.query());
   std::vector<int> seen(1);
-  copy(stream, seen, flag);
+  copy(stream, seen, there);
   EXPECT_FALSE(stream.synchronize_for(1ms));
+  gate.open();
   EXPECT_TRUE(stream.synchronize_for(30s));
+  EXPECT_TRUE(gate.was_opened());
   EXPECT_EQ(seen[0], 1);
 }
 
+/// Each of the two kernels waits for the other one, which works only if both run at the same time.
 TEST_F(Kernels, OfTwoStreamsOverlap) {
   const Stream a, b;
-  DeviceBuffer<int> flags(2, a);
+  DeviceBuffer<int> flags(4, a);
+  fill(a, flags, 0);
   b.wait_stream(a);
-  a.synchronize();
-  TimedEvent start{a}, stop;
-  b.wait_event(start);
-  launch_busy(a, 100ms, flags.data());
-  launch_busy(b, 100ms, flags.data() + 1);
+  launch_meet(a, flags.data(), flags.data() + 1, flags.data() + 2, 30s);
+  launch_meet(b, flags.data() + 1, flags.data(), flags.data() + 3, 30s);
   a.wait_stream(b);
-  a.record_event(stop);
+  std::vector<int> seen(4);
+  copy(a, seen, flags);
   a.synchronize();
-  EXPECT_LT(stop - start, 190ms);
+  EXPECT_EQ(seen, (std::vector<int>{1, 1, 1, 1}));
+}
+
+TEST_F(Kernels, AreTimedByEvents) {
+  const Stream stream;
+  DeviceBuffer<int> flag(1, stream);
+  const TimedEvent start{stream};
+  launch_busy(stream, 20ms, flag.data());
+  const TimedEvent stop{stream};
+  stream.synchronize();
+  EXPECT_GE(stop - start, 19ms);  // the device's clock is coarse
 }
 
 TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
@@ -101,18 +138,18 @@ TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
 }
 
 TEST_F(Kernels, DoNotBlockTheCallerOfALaterPageableCopy) {
+  if (!Device::current().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
-  DeviceBuffer<int> flag(1, stream);
   DeviceBuffer<int> there(count * 100, stream);
   std::vector<int> numbers(count * 100, 5);
-  fill(stream, flag, 0);
-  stream.synchronize();
-  launch_busy(stream, 500ms, flag.data());
+  Gate gate{stream};
   copy(stream, there, numbers);
   EXPECT_FALSE(stream.query());  // the kernel was still running when copy() returned
   launch_double_and_add(stream, there.data(), there.size());
   copy(stream, numbers, there);
+  gate.open();
   stream.synchronize();
+  EXPECT_TRUE(gate.was_opened());
   EXPECT_TRUE(all_are(numbers, 11));
 }
 

@@ -80,9 +80,9 @@ void DeviceRun::allocate() try {
   allocate_on_host();
 } catch (const Error& error) {
   if (error.code() != errc::out_of_memory) throw;
-  throw OverlapShortage{error.operation(), error.native_code(), error.native_name()};
+  throw OverlapShortage{std::current_exception()};
 } catch (const std::bad_alloc&) {
-  throw OverlapShortage{};
+  throw OverlapShortage{std::current_exception()};
 }
 
 void DeviceRun::allocate_on_device() {

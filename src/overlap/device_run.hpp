@@ -39,11 +39,9 @@ struct OverlapPlace {
   OverlapChunkTimes times;
 };
 
-/// Thrown when the memory of a run cannot be allocated; overlap() then tries smaller sizes. The texts are string literals.
+/// Thrown when the memory of a run cannot be allocated; overlap() then tries smaller sizes.
 struct OverlapShortage {
-  const char* operation = "allocate host memory";
-  int native_code = 0;
-  const char* native_name = "";
+  std::exception_ptr cause;  // an Error, or a std::bad_alloc for host memory
 };
 
 class DeviceRun {

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -46,8 +47,7 @@ class OverlapRun {
     wait_for_devices();
     plan_ = wanted;
     if (try_sizes()) return;
-    const std::string reason = describe_memory(plan_) + " have no room: could not " + shortage_.operation;
-    throw_error(errc::out_of_memory, overlap_operation, reason.c_str(), shortage_.native_code, shortage_.native_name);
+    throw_shortage();
   }
 
   OverlapResult run() {
@@ -91,6 +91,20 @@ class OverlapRun {
     runs_.clear();
     shortage_ = shortage;
     return false;
+  }
+  [[noreturn]] void throw_shortage() const try {
+    std::rethrow_exception(shortage_.cause);
+  } catch (const Error& error) {
+    // throw_error() gives the runtime's reason. A reason of the library, as a limit that was set, is in the text alone.
+    constexpr std::string_view begin = "runnel: could not ";
+    const bool is_runtimes = error.native_code() != 0;
+    throw_shortage(is_runtimes ? error.operation() : error.what() + begin.size(), error.native_code(), error.native_name());
+  } catch (const std::bad_alloc&) {
+    throw_shortage("allocate host memory", 0, "");
+  }
+  [[noreturn]] void throw_shortage(const char* refused, int native_code, const char* native_name) const {
+    const std::string reason = describe_memory(plan_) + " have no room: could not " + refused;
+    throw_error(errc::out_of_memory, overlap_operation, reason.c_str(), native_code, native_name);
   }
   /// Waits for the devices, and ignores failures, which the following allocations report. Does nothing once the process has captured
   /// streams, because the wait would end a capture.

@@ -8,6 +8,7 @@
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/slots.hpp"
+#include "stream/stream_device.hpp"
 
 #include <cstddef>
 #include <utility>
@@ -20,6 +21,15 @@ namespace {
 
 StreamRef live_or_default(CurrentStream set, int device) {
   return is_live(set.slot, set.id) ? Access::ref(set.slot, set.id) : default_stream_of(device);
+}
+
+/// The device of a stream that is to become current. @throws if the stream is gone, or is another thread's default stream
+int device_to_use(StreamRef stream, const char* operation) {
+  const int device = stream.device().ordinal();
+  const StreamSlot& slot = *Access::slot(stream);
+  if (slot.is_default) [[unlikely]]
+    require_own_thread(static_cast<const Slot&>(slot), operation);
+  return device;
 }
 
 CurrentStream parts(StreamRef stream) { return {Access::slot(stream), stream.id()}; }
@@ -56,8 +66,9 @@ StreamRef current_stream(Device device) {
 }
 
 void set_current_stream(StreamRef stream) {
-  const int device = stream.device().ordinal();
-  static_cast<void>(detail::read_current_device("set a device's current stream"));
+  constexpr const char* operation = "set a device's current stream";
+  const int device = detail::device_to_use(stream, operation);
+  static_cast<void>(detail::read_current_device(operation));
   detail::set_stream_on(device, detail::parts(stream));
 }
 
@@ -67,7 +78,7 @@ void detail::set_if_failed(std::error_code& code) noexcept {
 
 void StreamRef::use() const {
   constexpr const char* operation = "make a stream current";
-  const int device = live().device;
+  const int device = detail::device_to_use(*this, operation);
   static_cast<void>(detail::read_current_device(operation));
   detail::change_current_device(device, operation);
   detail::current = detail::parts(*this);
@@ -78,7 +89,7 @@ StreamGuard::~StreamGuard() { leave(); }
 
 void StreamGuard::enter(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
-  guarded_device_ = stream.device().ordinal();
+  guarded_device_ = detail::device_to_use(stream, operation);
   if (detail::noted_device == guarded_device_ && detail::single_device()) [[likely]] {
     found_device_ = Device{guarded_device_};
     found_stream_ = std::exchange(detail::current, detail::parts(stream));
@@ -104,7 +115,7 @@ void StreamGuard::leave() noexcept {
 void StreamGuard::reset(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
   detail::refuse_in_child(operation);
-  const int device = stream.device().ordinal();
+  const int device = detail::device_to_use(stream, operation);
   // The step that can fail comes first, while this guard still holds.
   if (!detail::single_device()) detail::change_current_device(device, operation);
   detail::set_stream_on(guarded_device_, found_stream_);

@@ -131,6 +131,14 @@ TEST_F(DefaultStreams, OfAnotherThreadAreRefused) {
     EXPECT_TRUE(refused([&] { copy(theirs, there, host); }));
     EXPECT_TRUE(refused([&] { fill(theirs, there, 1); }));
     EXPECT_TRUE(refused([&] { DeviceBuffer<int>(10, theirs); }));
+    const StreamRef before = current_stream();
+    EXPECT_TRUE(refused([&] { theirs.use(); }));
+    EXPECT_TRUE(refused([&] { set_current_stream(theirs); }));
+    EXPECT_TRUE(refused([&] { StreamGuard{theirs}; }));
+    StreamGuard guard{mine};
+    EXPECT_TRUE(refused([&] { guard.reset(theirs); }));
+    EXPECT_EQ(current_stream(), mine);
+    EXPECT_EQ(guard.original_stream(), before);
     mine.wait_event(marked);
     mine.synchronize();
   });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "support.hpp"
@@ -53,6 +54,25 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
   EXPECT_EQ(code_of([&] { const Buffer again{size, stream}; }), nothing_thrown);
   EXPECT_EQ(code_of([&] { const Buffer most{unlimited, stream}; }), errc::out_of_memory);
   stream.synchronize();
+}
+
+TEST_F(MemoryControl, OverlapNamesTheLimitThatLeavesNoRoom) {
+  const std::vector<int> in(1000, 7);
+  std::vector<int> out(1000);
+  const auto run = [&] {
+    overlap(in, out, {.chunk = 500}, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x); });
+  };
+  {
+    const Limit limit{DeviceResource{device()}, 0};
+    try {
+      run();
+      FAIL() << "the limit was exceeded";
+    } catch (const std::bad_alloc& refused) {
+      EXPECT_NE(std::string{refused.what()}.find("DeviceResource::set_limit()"), std::string::npos) << refused.what();
+    }
+  }
+  run();
+  EXPECT_EQ(out, in);
 }
 
 TEST_F(MemoryControl, WithoutALimitNoErrorNamesOne) {

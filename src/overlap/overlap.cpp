@@ -92,15 +92,17 @@ class OverlapRun {
     shortage_ = shortage;
     return false;
   }
-  [[noreturn]] void throw_shortage() const try {
-    std::rethrow_exception(shortage_.cause);
-  } catch (const Error& error) {
-    // throw_error() gives the runtime's reason. A reason of the library, as a limit that was set, is in the text alone.
-    constexpr std::string_view begin = "runnel: could not ";
-    const bool is_runtimes = error.native_code() != 0;
-    throw_shortage(is_runtimes ? error.operation() : error.what() + begin.size(), error.native_code(), error.native_name());
-  } catch (const std::bad_alloc&) {
-    throw_shortage("allocate host memory", 0, "");
+  [[noreturn]] void throw_shortage() const {
+    try {
+      std::rethrow_exception(shortage_.cause);
+    } catch (const Error& error) {
+      // throw_error() gives the runtime's reason. A reason of the library, as a limit that was set, is in the text alone.
+      constexpr std::string_view begin = "runnel: could not ";
+      const bool is_runtimes = error.native_code() != 0;
+      throw_shortage(is_runtimes ? error.operation() : error.what() + begin.size(), error.native_code(), error.native_name());
+    } catch (const std::bad_alloc&) {
+      throw_shortage("allocate host memory", 0, "");
+    }
   }
   [[noreturn]] void throw_shortage(const char* refused, int native_code, const char* native_name) const {
     const std::string reason = describe_memory(plan_) + " have no room: could not " + refused;

@@ -610,6 +610,30 @@ TEST_F(EnoughWaits, Overlap) {
   expect_none();
 }
 
+/// The kernels of the chunk's function are taken to read each of its inputs.
+TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
+  const std::vector<int> first(1000, 1), second(1000, 2);
+  std::vector<int> out(1000);
+  const Stream other;
+  for (const bool is_first : {true, false}) {
+    overlap(zipped(first, second), out, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const int> y, DeviceSpan<int> to) {
+      copy(stream, to, x);
+      other.wait_stream(stream);
+      fill_bytes(other, const_cast<int*>((is_first ? x : y).data()), 0, sizeof(int));
+      // The checker does not see this wait, which keeps the fill within the life of the chunk's memory.
+      std::atomic<bool> is_filled{false};
+      other.launch_host_func([&] { is_filled = true; });
+      EXPECT_TRUE(eventually([&] { return is_filled.load(); }));
+    });
+    ASSERT_FALSE(reports_.empty());
+    reports_.resize(1);  // a second one says that the memory is freed too early
+    expect_report(missing_wait);
+    other.synchronize();
+    RaceChecker::stop();  // it forgets which places it has reported
+    RaceChecker::start();
+  }
+}
+
 /// From pageable memory it goes by strategy A, tries B, finds it slower here, and goes on by A. At each change a chunk's memory comes from
 /// another stream.
 TEST_F(EnoughWaits, ALongRunOfOverlap) {

@@ -6,17 +6,22 @@
 
 #include <runnel/config.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 
 namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Further devices are not shown; runtimes show 64 at most.
+inline constexpr int max_devices = 64;
 
 struct Counters {
   sync::Atomic<std::size_t> streams{0};
   sync::Atomic<std::size_t> events{0};
   sync::Atomic<std::size_t> pooled_events{0};
   sync::Atomic<std::size_t> pinned_blocks{0};
-  sync::Atomic<std::size_t> device_blocks{0};
+  std::array<sync::Atomic<std::size_t>, max_devices> device_blocks{};
+  sync::Atomic<std::size_t> shared_and_managed_blocks{0};
   sync::Atomic<std::size_t> graphs{0};
 };
 extern constinit Counters counters;

@@ -59,11 +59,13 @@ LiveObjects live_objects() noexcept {
   const detail::Counters& now = detail::counters;
   const std::size_t destroyed = sum_of(&detail::FunctionCounts::destroyed);  // read first, so that it is not larger than the other
   const std::size_t made = sum_of(&detail::FunctionCounts::made);
+  std::size_t blocks = read_count(now.shared_and_managed_blocks);
+  for (const auto& of_device : now.device_blocks) blocks += read_count(of_device);
   return {.streams = read_count(now.streams),
           .events = read_count(now.events),
           .pooled_events = read_count(now.pooled_events),
           .pinned_blocks = read_count(now.pinned_blocks),
-          .device_blocks = read_count(now.device_blocks),
+          .device_blocks = blocks,
           .host_functions = made - destroyed,
           .graphs = read_count(now.graphs)};
 }

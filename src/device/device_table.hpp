@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/counters.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/device.hpp>
@@ -12,9 +13,6 @@
 #include <cstddef>
 
 namespace runnel::inline RUNNEL_ABI::detail {
-
-/// Further devices are not shown; runtimes show 64 at most.
-inline constexpr int max_devices = 64;
 
 extern constinit sync::Atomic<int> known_device_count;  // 0 until asked
 

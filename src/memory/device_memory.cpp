@@ -47,7 +47,6 @@ constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 struct Usage {
   sync::Atomic<std::size_t> in_use{0};
   sync::Atomic<std::size_t> peak{0};
-  sync::Atomic<std::size_t> blocks{0};
   sync::Atomic<std::size_t> limit{no_limit};
 };
 constinit Usage usage[max_devices];
@@ -69,15 +68,13 @@ void cancel_reservation(int device, std::size_t bytes) noexcept { usage[device].
 /// Counts the block whose bytes were reserved.
 void count_in(int device) noexcept {
   Usage& u = usage[device];
-  count_up(counters.device_blocks);
-  count_up(u.blocks);
+  count_up(counters.device_blocks[static_cast<std::size_t>(device)]);
   const std::size_t now = u.in_use.load(std::memory_order_relaxed);
   for (std::size_t peak = u.peak.load(std::memory_order_relaxed); now > peak;)
     if (u.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) break;
 }
 void count_out(int device, std::size_t bytes) noexcept {
-  count_down(counters.device_blocks);
-  count_down(usage[device].blocks);
+  count_down(counters.device_blocks[static_cast<std::size_t>(device)]);
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
@@ -114,20 +111,23 @@ struct FreeingStream {
   return held && held.is_reachable() && capture_number_of(held.handle()) == capture;
 }
 
-/// Enqueues the free on that stream, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a
+/// Enqueues the free on that stream.
+void enqueue_free(const FreeingStream& stream, const FreeRequest& request) noexcept {
+  if (request.resource) [[unlikely]]
+    return give_back_to(*request.resource, stream.view, request.pointer, request.bytes);
+  const RelaxedCapture relaxed{if_captures_met()};
+  succeeded_or_note_capture(backend::free_async(request.pointer, stream.handle));
+}
+
+/// The same, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a
 /// capture only its own streams are waited for: a wait for another one would break it, and has no meaning in a graph.
 [[nodiscard]] bool free_on(const FreeingStream& stream, const FreeRequest& request, InCapture in_capture) noexcept {
-  const std::uint64_t capture = in_capture == InCapture::allowed && request.has_others() ? capture_number_of(stream.handle) : 0;
+  const std::uint64_t capture = in_capture == InCapture::allowed ? capture_number_of(stream.handle) : 0;
   const auto cannot_wait = [&](StreamRef user) {
     return (capture == 0 || takes_part(user, capture)) && !make_wait(stream.handle, use_of(user), in_capture);
   };
   if (request.any_other(cannot_wait)) return false;
-  if (request.resource) [[unlikely]] {
-    give_back_to(*request.resource, stream.view, request.pointer, request.bytes);
-    return true;
-  }
-  const RelaxedCapture relaxed{if_captures_met()};
-  succeeded_or_note_capture(backend::free_async(request.pointer, stream.handle));
+  enqueue_free(stream, request);
   return true;
 }
 
@@ -149,9 +149,12 @@ struct FreeingStream {
     std::optional<ScopedDevice> on;
     if (held.is_default()) on.emplace(request.device, ScopedDevice::no_throw);
     if (!held.is_reachable()) return false;
-    if (!request.has_others()) return free_on({held.handle(), request.owner()}, request, InCapture::allowed);
-    // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
     const FreeingStream own{held.handle(), request.owner()};
+    if (!request.has_others()) {
+      enqueue_free(own, request);
+      return true;
+    }
+    // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
     if (is_captured(held) ? !free_on(own, request, InCapture::allowed) : !free_on_own_stream(request)) return false;
   } else if (!free_on_own_stream(request)) {
     return false;
@@ -418,8 +421,11 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
     count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  RecordedUses recorded = take_recorded_uses(pointer, bytes);
-  std::erase_if(recorded, [&](const auto& entry) { return entry.second == stream && (end_use(use_of(stream)), true); });
+  RecordedUses recorded;
+  if (are_uses_recorded()) [[unlikely]] {
+    recorded = take_recorded_uses(pointer, bytes);
+    std::erase_if(recorded, [&](const auto& entry) { return entry.second == stream && (end_use(use_of(stream)), true); });
+  }
   const FreeRequest request{pointer, device, use_of(stream), others, recorded, bytes, resource};
   if (is_observed()) [[unlikely]]
     observe_free(stream, request, bytes);
@@ -463,8 +469,11 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
 
 DeviceStatistics DeviceResource::statistics() const {
   detail::require_device(device_.ordinal(), "ask for the use of device memory");
-  const detail::Usage& u = detail::usage[device_.ordinal()];
-  return {.in_use = detail::read_count(u.in_use), .peak = detail::read_count(u.peak), .blocks = detail::read_count(u.blocks)};
+  const int device = device_.ordinal();
+  const detail::Usage& u = detail::usage[device];
+  return {.in_use = detail::read_count(u.in_use),
+          .peak = detail::read_count(u.peak),
+          .blocks = detail::read_count(detail::counters.device_blocks[static_cast<std::size_t>(device)])};
 }
 
 void DeviceResource::reset_peak() const {

@@ -50,7 +50,7 @@ void* allocate_managed(std::size_t bytes, Device device) {
   ToldAllocation told{call.operation(), MemoryKind::managed, bytes, call.device()};
   call.check(backend::malloc_managed(block, bytes));
   told.made(block);
-  count_up(counters.device_blocks);
+  count_up(counters.shared_and_managed_blocks);
   if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
@@ -60,7 +60,7 @@ void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
     if (is_checking()) checker::frees(pointer, bytes);
     tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
   }
-  count_down(counters.device_blocks);
+  count_down(counters.shared_and_managed_blocks);
   release_native<void*, backend::free_device>(pointer, device);
 }
 

@@ -55,8 +55,7 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
 
 RecordedUses take_recorded_uses(const void* block, std::size_t bytes) noexcept {
   RecordedUses taken;
-  if (uses_recorded.load(std::memory_order_relaxed) == 0) [[likely]]
-    return taken;
+  if (!are_uses_recorded()) return taken;
   const auto begin = reinterpret_cast<std::uintptr_t>(block);
   const std::lock_guard lock{recorded().lock};
   RecordedUses& all = recorded().all;

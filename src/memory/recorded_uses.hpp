@@ -22,6 +22,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 using RecordedUses = std::multimap<std::uintptr_t, StreamRef>;
 
 inline constinit sync::Atomic<std::size_t> uses_recorded{0};
+[[nodiscard]] inline bool are_uses_recorded() noexcept { return uses_recorded.load(std::memory_order_relaxed) != 0; }
 
 /// Counts a use of the block that holds the address. @throws errc::invalid_handle if the stream has ended
 void add_recorded_use(const void* pointer, StreamRef stream);

@@ -44,7 +44,7 @@ void* allocate_shared(std::size_t bytes, Device device) {
   ToldAllocation told{call.operation(), MemoryKind::device, bytes, call.device()};
   call.check(backend::malloc_exportable(block, rounded / step * step));
   told.made(block);
-  count_up(counters.device_blocks);
+  count_up(counters.shared_and_managed_blocks);
   if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
@@ -76,13 +76,13 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   ToldAllocation told{operation, MemoryKind::device, opened.bytes, device};
   check(backend::open_memory(opened.pointer, content.native), operation);
   told.made(opened.pointer);
-  count_up(counters.device_blocks);
+  count_up(counters.shared_and_managed_blocks);
   if (is_checking()) checker::allocates(opened.pointer, opened.bytes);
   return opened;
 }
 
 void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
-  count_down(counters.device_blocks);
+  count_down(counters.shared_and_managed_blocks);
   if (release_mode_of_wait() == Release::never) return;  // this may be a forked child, where no lock may be taken
   tell_free_outside("free shared memory", MemoryKind::device, pointer, 0, device);
   for (const auto& entry : take_recorded_uses(pointer, bytes)) end_use(use_of(entry.second));  // the device is waited for

@@ -134,7 +134,7 @@ TEST_F(DefaultStreams, OfAnotherThreadAreRefused) {
     const StreamRef before = current_stream();
     EXPECT_TRUE(refused([&] { theirs.use(); }));
     EXPECT_TRUE(refused([&] { set_current_stream(theirs); }));
-    EXPECT_TRUE(refused([&] { StreamGuard{theirs}; }));
+    EXPECT_TRUE(refused([&] { const StreamGuard with{theirs}; }));
     StreamGuard guard{mine};
     EXPECT_TRUE(refused([&] { guard.reset(theirs); }));
     EXPECT_EQ(current_stream(), mine);

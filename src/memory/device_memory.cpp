@@ -119,8 +119,8 @@ void enqueue_free(const FreeingStream& stream, const FreeRequest& request) noexc
   succeeded_or_note_capture(backend::free_async(request.pointer, stream.handle));
 }
 
-/// The same, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a
-/// capture only its own streams are waited for: a wait for another one would break it, and has no meaning in a graph.
+/// The same, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a capture only its own
+/// streams are waited for: a wait for another one would break it, and has no meaning in a graph.
 [[nodiscard]] bool free_on(const FreeingStream& stream, const FreeRequest& request, InCapture in_capture) noexcept {
   const std::uint64_t capture = in_capture == InCapture::allowed ? capture_number_of(stream.handle) : 0;
   const auto cannot_wait = [&](StreamRef user) {

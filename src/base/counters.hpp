@@ -6,7 +6,6 @@
 
 #include <runnel/config.hpp>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 
@@ -20,7 +19,7 @@ struct Counters {
   sync::Atomic<std::size_t> events{0};
   sync::Atomic<std::size_t> pooled_events{0};
   sync::Atomic<std::size_t> pinned_blocks{0};
-  std::array<sync::Atomic<std::size_t>, max_devices> device_blocks{};
+  sync::Atomic<std::size_t> device_blocks[max_devices]{};
   sync::Atomic<std::size_t> shared_and_managed_blocks{0};
   sync::Atomic<std::size_t> graphs{0};
 };

@@ -68,13 +68,13 @@ void cancel_reservation(int device, std::size_t bytes) noexcept { usage[device].
 /// Counts the block whose bytes were reserved.
 void count_in(int device) noexcept {
   Usage& u = usage[device];
-  count_up(counters.device_blocks[static_cast<std::size_t>(device)]);
+  count_up(counters.device_blocks[device]);
   const std::size_t now = u.in_use.load(std::memory_order_relaxed);
   for (std::size_t peak = u.peak.load(std::memory_order_relaxed); now > peak;)
     if (u.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) break;
 }
 void count_out(int device, std::size_t bytes) noexcept {
-  count_down(counters.device_blocks[static_cast<std::size_t>(device)]);
+  count_down(counters.device_blocks[device]);
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
@@ -421,11 +421,8 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
     count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  RecordedUses recorded;
-  if (are_uses_recorded()) [[unlikely]] {
-    recorded = take_recorded_uses(pointer, bytes);
-    std::erase_if(recorded, [&](const auto& entry) { return entry.second == stream && (end_use(use_of(stream)), true); });
-  }
+  RecordedUses recorded = take_recorded_uses(pointer, bytes);
+  std::erase_if(recorded, [&](const auto& entry) { return entry.second == stream && (end_use(use_of(stream)), true); });
   const FreeRequest request{pointer, device, use_of(stream), others, recorded, bytes, resource};
   if (is_observed()) [[unlikely]]
     observe_free(stream, request, bytes);
@@ -473,7 +470,7 @@ DeviceStatistics DeviceResource::statistics() const {
   const detail::Usage& u = detail::usage[device];
   return {.in_use = detail::read_count(u.in_use),
           .peak = detail::read_count(u.peak),
-          .blocks = detail::read_count(detail::counters.device_blocks[static_cast<std::size_t>(device)])};
+          .blocks = detail::read_count(detail::counters.device_blocks[device])};
 }
 
 void DeviceResource::reset_peak() const {

@@ -53,9 +53,8 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
   uses_recorded.store(all.size(), std::memory_order_relaxed);
 }
 
-RecordedUses take_recorded_uses(const void* block, std::size_t bytes) noexcept {
+RecordedUses take_recorded_uses_slowly(const void* block, std::size_t bytes) noexcept {
   RecordedUses taken;
-  if (!are_uses_recorded()) return taken;
   const auto begin = reinterpret_cast<std::uintptr_t>(block);
   const std::lock_guard lock{recorded().lock};
   RecordedUses& all = recorded().all;

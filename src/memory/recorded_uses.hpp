@@ -22,12 +22,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
 using RecordedUses = std::multimap<std::uintptr_t, StreamRef>;
 
 inline constinit sync::Atomic<std::size_t> uses_recorded{0};
-[[nodiscard]] inline bool are_uses_recorded() noexcept { return uses_recorded.load(std::memory_order_relaxed) != 0; }
 
 /// Counts a use of the block that holds the address. @throws errc::invalid_handle if the stream has ended
 void add_recorded_use(const void* pointer, StreamRef stream);
 /// Removes and returns the uses of a block that is about to be freed. Their counted uses go on. Allocates nothing.
-[[nodiscard]] RecordedUses take_recorded_uses(const void* block, std::size_t bytes) noexcept;
+[[nodiscard]] RecordedUses take_recorded_uses_slowly(const void* block, std::size_t bytes) noexcept;
+[[nodiscard]] inline RecordedUses take_recorded_uses(const void* block, std::size_t bytes) noexcept {
+  return uses_recorded.load(std::memory_order_relaxed) == 0 ? RecordedUses{} : take_recorded_uses_slowly(block, bytes);
+}
 
 /// Whether the stream has ended and all its work is complete. Then its counted use has ended too.
 [[nodiscard]] bool end_use_if_complete(StreamRef stream) noexcept;

@@ -27,7 +27,7 @@ StreamRef live_or_default(CurrentStream set, int device) {
 int device_to_use(StreamRef stream, const char* operation) {
   const int device = stream.device().ordinal();
   const StreamSlot& slot = *Access::slot(stream);
-  if (slot.is_default) [[unlikely]]
+  if (slot.is_default) [[unlikely]]  // asked first: what require_own_thread() reads is in another cache line
     require_own_thread(static_cast<const Slot&>(slot), operation);
   return device;
 }

@@ -361,7 +361,9 @@ RuntimeVersion runtime_version() {
   return version;
 }
 
-DeviceGuard::DeviceGuard(Device device) : found_{Device::current()} { device.use(); }
+DeviceGuard::DeviceGuard(Device device) : found_{Device::current()} {
+  if (device != found_) device.use();
+}
 DeviceGuard::~DeviceGuard() { detail::restore_current_device(found_.ordinal()); }
 
 }  // namespace runnel::inline RUNNEL_ABI

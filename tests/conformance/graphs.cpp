@@ -333,7 +333,6 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
 }
 
 TEST_F(Graphs, AStreamThatWasJoinedMayEndInTheCapture) {
-  if (!conformance::streams_are_threads()) GTEST_SKIP() << "not promised for devices";
   number_source(5);
   const auto by_a_side_stream = [&](bool is_joined) {
     const Stream side;
@@ -765,6 +764,21 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
   }
   EXPECT_FALSE(stream->is_capturing());
   expect_usable(*stream);
+}
+
+TEST_F(Graphs, TwoCapturesThatMeetAreBothBroken) {
+  const Stream other;
+  DeviceBuffer<int> memory{count, other};
+  other.synchronize();
+  begin_capture(*stream);
+  begin_capture(other);
+  fill(*stream, *on_device, 1);
+  fill(other, memory, 1);
+  EXPECT_EQ(code_of([&] { other.wait_stream(*stream); }), errc::capture);
+  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(*stream)); }), errc::capture);
+  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(other)); }), errc::capture);
+  expect_usable(*stream);
+  expect_usable(other);
 }
 
 TEST_F(Graphs, TheDrawingNamesTheNodes) {

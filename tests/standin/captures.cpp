@@ -163,7 +163,10 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
     if (capture != nullptr && !capture->ended) {
       if (capture->broken) return vendor::capture_invalidated;
       if (stream->kind == StreamKind::legacy) return break_capture(*capture, vendor::capture_implicit);
-      if (stream->capturing() && stream->capture != capture) return vendor::capture_merge;
+      if (stream->capturing() && stream->capture != capture) {
+        break_capture(*stream->capture, vendor::capture_merge);
+        return break_capture(*capture, vendor::capture_merge);
+      }
       if (!stream->capturing()) stream->position.clear();
       stream->capture = capture;
       wait_for_nodes(*stream, found->position);

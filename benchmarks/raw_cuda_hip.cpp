@@ -149,7 +149,7 @@ struct RawMemory {
 };
 
 void fill_twenty_times(const RawStream& stream, const RawMemory& memory) {
-  for (int i = 0; i < graph_size; ++i) must(rt::fill_async(memory.pointer, 'x', 1024, stream.handle));
+  for (int i = 0; i < graph_size; ++i) must(raw::fill_async(memory.pointer, 'x', 1024, stream.handle));
 }
 
 void twenty_fills(benchmark::State& state) {

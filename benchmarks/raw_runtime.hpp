@@ -24,5 +24,6 @@ inline const auto event_record = of_runtime(rt::event_record);
 inline const auto malloc_async = of_runtime(rt::malloc_async);
 inline const auto free_async = of_runtime(rt::free_async);
 inline const auto copy_async = of_runtime(rt::copy_async);
+inline const auto fill_async = of_runtime(rt::fill_async);
 
 }  // namespace bench::raw

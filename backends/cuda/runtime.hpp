@@ -221,7 +221,7 @@ inline constinit DriverTwin copy_async{"cuMemcpyAsync", &copy_by_runtime};
 inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
 inline constexpr auto copy_peer_async = &cudaMemcpyPeerAsync;
 inline constexpr auto copy_batch_async = &cuda_copy_batch;
-inline constexpr auto fill_async = &cudaMemsetAsync;
+inline constinit DriverTwin fill_async{"cuMemsetD8Async", &cudaMemsetAsync};  // the value is 0 to 255, so that it can be passed as an int
 inline constexpr auto fill_16_async = &cuda_fill_16;
 inline constexpr auto fill_32_async = &cuda_fill_32;
 inline constexpr auto fill_2d_async = &cudaMemset2DAsync;

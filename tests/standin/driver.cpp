@@ -42,7 +42,8 @@ int driver_call(Body&& body, const char* name) {
 template <class Value>
 int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
   const auto body = [&](Lock&) { return fill_elements(reinterpret_cast<void*>(to), &value, sizeof value, count, stream); };
-  return driver_call(body, sizeof value == 2 ? "cuMemsetD16Async" : "cuMemsetD32Async");
+  constexpr const char* names[] = {"cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"};
+  return driver_call(body, names[sizeof value / 2]);
 }
 
 int value_operation(cudaStream_t handle, unsigned long long place, std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
@@ -274,6 +275,7 @@ int pointer_attributes(unsigned int count, const int* which, void** values, unsi
 }
 
 void* find(std::string_view name) {
+  if (name == "cuMemsetD8Async") return address(&fill<unsigned char>);
   if (name == "cuMemsetD16Async") return address(&fill<unsigned short>);
   if (name == "cuMemsetD32Async") return address(&fill<unsigned int>);
   if (name == "cuStreamWaitValue32") return address(&wait_value);

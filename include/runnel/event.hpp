@@ -140,7 +140,7 @@ class EventBase {
   mutable std::atomic<bool> is_replaceable_{false};  // calls that use the handle are counted from now on
   mutable std::atomic<int> users_{0};                // such calls under way
   std::atomic<bool> captured_{false};                // recorded in a capture
-  mutable std::atomic<bool> watched_{false};         // the watcher may still query the handle
+  mutable std::atomic<bool> watched_{false};         // the watcher or a wait may still query the handle
   std::atomic<short> device_{-1};
   EventOptions options_;
   bool timed_;

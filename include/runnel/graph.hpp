@@ -82,7 +82,7 @@ class Graph {
 };
 
 /// From now on, work that is submitted to the stream goes into a graph and does not run, and so does the work of other streams once they
-/// wait for it. Copies of pageable memory, queries and waits of the host are refused by name, and leave the capture as it was.
+/// wait for it. Copies of pageable memory, and queries and waits for captured work, are refused by name, and leave the capture as it was.
 /// `capture()` is the safer form: it ends the capture also after an exception. A capture that nobody has ended ends, without a graph, with
 /// the last object that wraps the stream, and that of a thread's default stream with the thread.
 /// @throws errc::capture for the default stream, and for a stream that is being captured

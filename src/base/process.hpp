@@ -12,10 +12,11 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Why the next operation must take the slow path; 0 if it need not.
-inline constexpr unsigned attention_phase = 1;    // first use, a forked child, or exit
-inline constexpr unsigned attention_backlog = 2;  // objects wait to be destroyed
-inline constexpr unsigned attention_forked = 4;   // this is a forked child; set together with attention_phase
-inline constexpr unsigned attention_notes = 8;    // operations are noted for a report about a wait that lasts long
+inline constexpr unsigned attention_phase = 1;      // first use, a forked child, or exit
+inline constexpr unsigned attention_backlog = 2;    // objects wait to be destroyed
+inline constexpr unsigned attention_forked = 4;     // this is a forked child; set together with attention_phase
+inline constexpr unsigned attention_notes = 8;      // operations are noted for a report about a wait that lasts long
+inline constexpr unsigned attention_captures = 16;  // captures are open, which work on a default stream may break
 extern constinit sync::Atomic<unsigned> attention;
 /// True while the calling thread runs a host function.
 extern thread_local constinit bool in_host_function;

@@ -267,6 +267,9 @@ void waits_for_stream(const StreamInfo& waiting, const StreamInfo& awaited) noex
     s.order.wait_for_stream(number, number_of(s, awaited));
   });
 }
+void releases_stream(std::uint64_t id, native::stream handle) noexcept {
+  change_state([&](State& s) { s.order.release_stream(id, handle); });
+}
 void ends_stream(std::uint64_t id) noexcept {
   change_state([&](State& s) { s.order.end_stream(id); });
 }

@@ -42,6 +42,8 @@ void records_event(const StreamInfo& stream, native::event event) noexcept;
 void adopts_event(native::event event) noexcept;
 void waits_for_event(const StreamInfo& stream, native::event event) noexcept;
 void waits_for_stream(const StreamInfo& waiting, const StreamInfo& awaited) noexcept;
+/// The stream's owner gives it away: another wrapper of the handle is the same stream.
+void releases_stream(std::uint64_t id, native::stream handle) noexcept;
 void ends_stream(std::uint64_t id) noexcept;
 
 void host_waited_for_stream(const StreamInfo& stream) noexcept;

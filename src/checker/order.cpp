@@ -70,6 +70,10 @@ Epoch Order::begin(std::uint32_t number) {
   return {number, ++stream.submitted};
 }
 
+void Order::release_stream(std::uint64_t id, native::stream handle) {
+  if (const std::optional<std::uint32_t> number = find(id)) borrowed_[handle] = *number;
+}
+
 void Order::end_stream(std::uint64_t id) {
   if (const std::optional<std::uint32_t> number = find(id)) streams_[*number].has_ended = true;
 }

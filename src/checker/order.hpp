@@ -36,6 +36,7 @@ class Order {
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
   /// Begins an operation of the stream. Before that, adds what the order between default and blocking streams demands.
   Epoch begin(std::uint32_t stream);
+  void release_stream(std::uint64_t id, native::stream handle);
   void end_stream(std::uint64_t id);
 
   void record(native::event event, std::uint32_t stream);

@@ -28,20 +28,6 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
-/// An event of the device's pool.
-class PooledEvent {
- public:
-  PooledEvent(int device, const char* operation) : device_{device}, event_{take_event(device, {}, operation)} {}
-  PooledEvent(const PooledEvent&) = delete;
-  PooledEvent& operator=(const PooledEvent&) = delete;
-  ~PooledEvent() { return_event(event_, device_, {}); }
-  [[nodiscard]] native::event get() const noexcept { return event_; }
-
- private:
-  int device_;
-  native::event event_;
-};
-
 struct GraphState {
   int device = 0;
   native::graph graph{};
@@ -123,7 +109,7 @@ void destroy_after_launches(GraphState* state) noexcept {
   if (last.slot != nullptr) end_use(last);
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
-  if (!are_captures_open(state->device) && wait_for_device(state->device))
+  if (wait_for_device(state->device))
     FinishGraph{}(state);
   else
     state->functions->discard();
@@ -158,7 +144,7 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
   if (!state.is_unordered || state.last.slot == nullptr || state.last == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
-  if (make_wait_for_last(call.handle(), state) || (!are_captures_open(state.device) && wait_for_device(state.device))) return;
+  if (make_wait_for_last(call.handle(), state) || wait_for_device(state.device)) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
@@ -261,7 +247,7 @@ void CaptureGuard::abandon() noexcept {
 void begin_capture(StreamRef stream) {
   using namespace detail;
   const StreamCall call{stream, beginning};
-  if (call.slot().is_default && call.slot().thread == nullptr)
+  if (is_legacy_default(call.slot()))
     throw_error(errc::capture, beginning, "the default stream cannot be captured: capture a stream of your own");
   refuse_in_capture(call.slot(), beginning, "the stream is being captured already");
   OpenCapture capture{0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()};
@@ -293,7 +279,7 @@ void Graph::launch(StreamRef stream) const {
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool is_marked = wants_mark(state, call.slot());
-  if (are_captures_open(state.device) || has_functions || is_marked)
+  if (are_captures_open() || has_functions || is_marked)
     refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
   const StreamUse use{&call.slot(), stream.id()};
   ToldOperation told;

@@ -9,7 +9,6 @@
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
-#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/resource_calls.hpp"
@@ -220,7 +219,7 @@ void free_now(const FreeRequest& request) noexcept {
   // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
   if (!has_captured_user(request)) {
     if ((if_captures_met() || has_unreachable_user(request)) && free_later(request)) return;
-    if (!are_captures_open(request.device)) free_after_wait(request);
+    free_after_wait(request);
   }
   end_use(request.own);
   end_uses(request);
@@ -347,6 +346,8 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   Slot& slot = live_slot(stream);
   require_own_thread(slot, operation);
   if (bytes == 0) return nullptr;
+  if (are_captures_open()) [[unlikely]]
+    refuse_beside_capture(slot, operation);
   watch_main_thread();
   if (is_mark_requested(slot)) [[unlikely]]
     record_mark(slot);

@@ -5,6 +5,8 @@
 
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
+#include "device/open_captures.hpp"
+#include "device/scoped_device.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/config.hpp>
@@ -47,6 +49,18 @@ enum class CaptureState { none, active, unknown };
 inline void refuse_in_capture(const Slot& slot, const char* operation, const char* reason) {
   if (is_capturing(slot, operation)) [[unlikely]]
     throw_error(errc::capture, operation, reason);
+}
+
+/// Refuses work on a default stream that would break the capture of a blocking stream. @throws errc::capture
+inline void refuse_beside_capture(const Slot& slot, const char* operation) {
+  if (!is_legacy_default(slot)) return;
+  const ScopedDevice on{slot.device, operation};
+  bool capturing = false;
+  const backend::status s = ask_for_capture(slot.handle, capturing);  // the runtimes refuse to answer then, which does no harm
+  if (s == backend::ok) return;
+  if (backend::classify(s) != errc::capture) throw_status(s, operation);
+  backend::forget_error(s);
+  throw_error(errc::capture, operation, "a blocking stream is being captured, and work on the default stream would break the capture");
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

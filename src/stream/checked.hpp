@@ -19,7 +19,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
           .device = slot.device,
           .owned = slot.owned,
           .blocking = slot.blocking,
-          .is_legacy_default = slot.is_default && slot.thread == nullptr,
+          .is_legacy_default = is_legacy_default(slot),
           .is_default = slot.is_default,
           .name = slot.name,
           .known_complete = &slot.known_complete};

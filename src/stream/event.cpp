@@ -38,7 +38,7 @@ namespace {
 
 /// Whether the event has happened. If so, the host may use what the event stands for.
 [[nodiscard]] bool poll(native::event event, const char* operation) {
-  if (!has_happened(event, operation)) return false;
+  if (!has_happened_beside_captures(event, operation)) return false;
   tell_complete(event);
   return true;
 }
@@ -170,7 +170,8 @@ void EventBase::record_on_fresh(Slot& slot) {
   const std::lock_guard lock{changing};
   const native::event old = handle_.load(std::memory_order_relaxed);
   const int old_device = device_.load(std::memory_order_relaxed);
-  const bool is_free = old_device == slot.device && (!watched_.load(std::memory_order_acquire) || origin_ == Origin::borrowed);
+  const bool must_stay = origin_ == Origin::borrowed || shared_;
+  const bool is_free = old_device == slot.device && (!watched_.load(std::memory_order_acquire) || must_stay);
   if (old != nullptr && is_free) return check(backend::event_record(old, slot.handle), operation);
   if (old != nullptr && origin_ == Origin::borrowed)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
@@ -232,6 +233,7 @@ void EventBase::synchronize() const {
   if (use.get() == nullptr) return;
   {
     const WatchedWait watched{operation, recorder_for_report(use.get())};
+    const RelaxedCapture relaxed{are_captures_open()};
     check(backend::event_synchronize(use.get()), operation);
   }
   tell_complete(use.get());
@@ -242,8 +244,12 @@ bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) c
   enter(operation);
   const HandleInUse use{*this, operation};
   refuse_captured(operation);
+  if (use.get() == nullptr || poll(use.get(), operation)) return true;
+  // A later record is not waited for: it takes another native event.
+  is_replaceable_.store(true);
+  watched_.store(true, std::memory_order_release);
   const WatchedWait watched{operation, recorder_for_report(use.get())};
-  return use.get() == nullptr || poll_until(deadline, [&] { return poll(use.get(), operation); });
+  return poll_until(deadline, [&] { return poll(use.get(), operation); });
 }
 
 std::string EventBase::describe() const {

@@ -15,4 +15,18 @@ void return_event(native::event event, int device, backend::EventKind kind) noex
 /// Destroys an event that must not go to the pool, as soon as the runtime may be called.
 void destroy_event(native::event event, int device) noexcept;
 
+/// An event of the device's pool.
+class PooledEvent {
+ public:
+  PooledEvent(int device, const char* operation) : device_{device}, event_{take_event(device, {}, operation)} {}
+  PooledEvent(const PooledEvent&) = delete;
+  PooledEvent& operator=(const PooledEvent&) = delete;
+  ~PooledEvent() { return_event(event_, device_, {}); }
+  [[nodiscard]] native::event get() const noexcept { return event_; }
+
+ private:
+  int device_;
+  native::event event_;
+};
+
 }  // namespace runnel::inline RUNNEL_ABI::detail

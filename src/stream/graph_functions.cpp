@@ -5,12 +5,15 @@
 #include "base/process.hpp"
 #include "checker/hooks.hpp"
 #include "device/open_captures.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
 
 #include <runnel/detail/host_function.hpp>
 
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -90,6 +93,16 @@ struct OpenCaptures {
 };
 OpenCaptures& captures() { return immortal<OpenCaptures>(); }
 
+/// Requires: the lock is held.
+void note_open_captures() noexcept {
+  const std::size_t count = captures().all.size();
+  captures_open.store(count, std::memory_order_relaxed);
+  if (count > 0)
+    attention.fetch_or(attention_captures, std::memory_order_relaxed);
+  else
+    attention.fetch_and(~attention_captures, std::memory_order_relaxed);
+}
+
 template <class IsWanted>
 [[nodiscard]] OpenCapture find(IsWanted is_wanted) noexcept {
   const std::lock_guard lock{captures().lock};
@@ -101,9 +114,8 @@ template <class IsWanted>
 
 void open_capture(OpenCapture capture) {
   const std::lock_guard lock{captures().lock};
-  const int device = capture.stream.slot->device;
   captures().all.push_back(std::move(capture));
-  count_up(captures_open[device]);
+  note_open_captures();
 }
 
 OpenCapture find_capture(std::uint64_t number) noexcept {
@@ -124,8 +136,21 @@ void close_capture(std::uint64_t number) noexcept {
   const OpenCapture closed = find_capture(number);  // its functions are destroyed outside the lock
   if (closed.number == 0) return;
   const std::lock_guard lock{captures().lock};
-  if (std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; }) > 0)
-    count_down(captures_open[closed.stream.slot->device]);
+  std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; });
+  note_open_captures();
+}
+
+bool takes_part_in_capture(int device) noexcept try {
+  if (find([&](const OpenCapture& each) { return each.stream.slot->device == device; }).number != 0) return true;
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  const auto takes_part = [&](const LiveStream& each) {
+    const HeldStream held{{each.slot, each.id}};
+    return held && each.is_owned && held.device() == device && capture_state(held.handle()) == CaptureState::active;
+  };
+  const std::vector<LiveStream> streams = live_streams();
+  return std::any_of(streams.begin(), streams.end(), takes_part);
+} catch (const std::bad_alloc&) {
+  return true;
 }
 
 backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept {

@@ -60,7 +60,7 @@ void write_stream(std::FILE* to, StreamUse use) noexcept try {
 void write_streams(std::FILE* to) noexcept try {
   std::vector<LiveStream> streams = live_streams();
   std::sort(streams.begin(), streams.end(), [](const LiveStream& a, const LiveStream& b) { return a.id < b.id; });
-  for (const auto [slot, id] : streams) write_stream(to, {slot, id});
+  for (const LiveStream& each : streams) write_stream(to, {each.slot, each.id});
 } catch (const std::exception&) {
 }
 

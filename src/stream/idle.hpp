@@ -22,6 +22,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] inline bool has_happened(native::event event, const char* operation) {
   return is_complete(backend::event_query(event), operation);
 }
+/// The same where the caller asks: it may be capturing another stream.
+[[nodiscard]] inline bool has_happened_beside_captures(native::event event, const char* operation) {
+  const RelaxedCapture relaxed{are_captures_open()};
+  return has_happened(event, operation);
+}
 /// The same for functions that must not throw: false after a failure, too.
 [[nodiscard]] inline bool has_happened(native::event event) noexcept { return succeeded_or_forget(backend::event_query(event)); }
 
@@ -50,8 +55,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] inline bool is_idle(const Slot& slot, const char* operation) {
   if (!slot.blocking) [[likely]]
     return has_finished(slot, operation);
-  const bool is_legacy_default = slot.is_default && slot.thread == nullptr;
-  if (is_legacy_default) return default_stream_has_finished(operation);
+  if (is_legacy_default(slot)) return default_stream_has_finished(operation);
   return has_finished(slot, operation) && default_stream_has_finished(operation);
 }
 

@@ -5,6 +5,7 @@
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
+#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/event_pool.hpp"
 
@@ -58,6 +59,7 @@ StreamRef view_own_stream(native::stream stream, int device) {
 }
 
 bool wait_for_device(int device) noexcept {
+  if (are_captures_open() && takes_part_in_capture(device)) return false;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
 }

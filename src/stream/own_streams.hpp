@@ -15,7 +15,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] StreamRef view_own_stream(native::stream stream, int device);
 
 /// Waits for all work of the device; again if the first wait fails, since an error of earlier work may be reported only once. False if work
-/// may still run.
+/// may still run, and at once if the wait would break a capture.
 [[nodiscard]] bool wait_for_device(int device) noexcept;
 
 /// Makes later work of the stream wait for the work that the use stands for. False if that cannot be done.

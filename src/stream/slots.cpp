@@ -10,6 +10,7 @@
 
 #include <runnel/detail/backend.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <mutex>
@@ -282,7 +283,7 @@ std::vector<LiveStream> live_streams() {
   for_each_batch([&](SlotBatch& batch) {
     for (Slot& slot : batch.slots) {
       const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-      if (slot.state == SlotState::live && id != 0 && found.size() < most) found.push_back({&slot, id});
+      if (slot.state == SlotState::live && id != 0 && found.size() < most) found.push_back({&slot, id, slot.owned});
     }
   });
   return found;
@@ -297,22 +298,24 @@ Slot& live_slot(StreamRef stream) {
 
 namespace {
 
-void keep_first(Slot& slot, std::uint64_t id, const Failure& failure) noexcept {
+/// Returns who inherits from the stream with that id: its slot, or another slot of the same handle.
+Heirs keep_first(Slot& slot, std::uint64_t id, const Failure& failure) noexcept {
   const std::lock_guard lock{slots_lock};
-  if (id < slot.first_id) return;
+  if (id < slot.first_id) return {};
   Slot* keeper = &slot;
   if (slot.state != SlotState::live)
     table.for_each(slot.handle, [&](Slot& each) {
       if (each.state == SlotState::live) keeper = &each;
     });
   if (keeper->failure == nullptr) put_failure(*keeper, failure.exception, failure.label);
+  return {keeper, std::max(id + 1, keeper->first_id)};
 }
 
 }  // namespace
 
 void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept {
-  keep_first(static_cast<Slot&>(*slot), id, failure);
-  watcher().note_failure(id, failure);  // last: what is submitted from now on finds the exception in the slot
+  const Heirs heirs = keep_first(static_cast<Slot&>(*slot), id, failure);
+  watcher().note_failure(id, heirs, failure);  // last: what is submitted from now on finds the exception in the slot
 }
 
 void forget_failures(Slot& slot) noexcept {

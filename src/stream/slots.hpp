@@ -125,9 +125,13 @@ void disown(Slot& slot) noexcept;
 /// The last step of retiring a slot: it rests, or it becomes free as soon as no Stream refers to it.
 void finish_slot(Slot& slot) noexcept;
 
+/// Whether the stream is the device's default stream, which orders with blocking streams, and not a thread's.
+[[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept { return slot.is_default && slot.thread == nullptr; }
+
 struct LiveStream {
   Slot* slot;
   std::uint64_t id;
+  bool is_owned;
 };
 /// All streams that the library knows of at this moment. @throws std::bad_alloc
 [[nodiscard]] std::vector<LiveStream> live_streams();
@@ -141,6 +145,11 @@ struct Failure {
   std::exception_ptr exception;
   std::uint64_t label = 0;  // host_function_label
   std::uint64_t epoch = 0;  // Slot::completions when the work was submitted
+};
+/// Later wrappers of a stream's handle: those that the slot has served since that id. Without a slot there are none.
+struct Heirs {
+  const StreamSlot* slot = nullptr;
+  std::uint64_t first_id = 0;
 };
 /// Keeps the first exception for the stream with that id, if its native stream may still exist. The stream's Stream objects deliver it, or
 /// the next wrapper of the same handle. Completions of the work get it in any case.

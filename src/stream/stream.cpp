@@ -8,6 +8,7 @@
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
+#include "checker/hooks.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
@@ -33,6 +34,7 @@ constexpr const char* captured = "the stream is being captured: nothing runs bef
 
 [[nodiscard]] bool poll(const StreamCall& call) {
   if (if_captures_met()) refuse_in_capture(call.slot(), call.operation(), captured);  // the runtime's refusal would end the capture
+  const RelaxedCapture relaxed{are_captures_open()};
   if (!has_finished(call.slot(), call.operation())) return false;
   tell_complete(call.slot());
   complete_requested_mark(call.slot());
@@ -52,6 +54,7 @@ Slot& synchronize_slot(StreamRef stream) {
   refuse_in_capture(call);
   {
     const WatchedWait watched{waiting, static_cast<std::int64_t>(stream.id())};
+    const RelaxedCapture relaxed{are_captures_open()};
     call.check(backend::stream_synchronize(call.handle()));
   }
   tell_complete(call.slot());
@@ -65,6 +68,21 @@ Slot& waitable_slot(StreamRef stream) {
   const StreamCall call{live_slot(stream), waiting};
   refuse_in_capture(call);
   return call.slot();
+}
+
+/// Waits for what has been submitted to the stream so far: its present end is marked, since other threads may submit more. False if that
+/// takes until the deadline.
+[[nodiscard]] bool wait_for_submitted(Slot& slot, std::chrono::steady_clock::time_point deadline) {
+  if (sync::Clock::now() >= deadline) return false;
+  const PooledEvent end{slot.device, waiting};
+  {
+    const StreamCall call{slot, waiting};
+    if (is_mark_requested(slot)) record_mark(slot);
+    call.record(end.get());
+  }
+  if (!poll_until(deadline, [&] { return has_happened_beside_captures(end.get(), waiting); })) return false;
+  tell_complete(end.get());
+  return true;
 }
 
 /// Reserves a slot first, so that nothing can fail once the native stream exists. A slot that was not used is given back.
@@ -252,7 +270,10 @@ native::stream Stream::release() {
   if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0) detail::throw_dead_stream(id_);
   const detail::SlotReference held = std::exchange(held_, {});
   const native::stream handle = held.slot()->handle;
-  if (held.is_owner()) detail::disown(static_cast<detail::Slot&>(*held.slot()));
+  if (held.is_owner()) {
+    detail::disown(static_cast<detail::Slot&>(*held.slot()));
+    if (detail::is_checking()) checker::releases_stream(id_, handle);
+  }
   detail::drop_stream({held.slot(), false});
   forget();
   return handle;
@@ -266,8 +287,10 @@ int StreamRef::priority() const {
 }
 
 bool StreamRef::is_capturing() const {
-  const detail::StreamCall call{*this, "ask whether a stream is being captured"};
-  return detail::is_capturing(call.slot(), call.operation());
+  constexpr const char* operation = "ask whether a stream is being captured";
+  detail::enter(operation);
+  const detail::StreamCall call{detail::live_slot(*this), operation};
+  return !detail::is_legacy_default(call.slot()) && detail::is_capturing(call.slot(), operation);
 }
 
 bool StreamRef::query() const {
@@ -292,7 +315,7 @@ void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
 bool StreamRef::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
   detail::Slot& slot = detail::waitable_slot(*this);
   const detail::WatchedWait watched{detail::waiting, static_cast<std::int64_t>(id())};
-  if (!detail::poll_until(deadline, [&] { return detail::poll(detail::StreamCall{slot, detail::waiting}); })) return false;
+  if (!detail::poll(detail::StreamCall{slot, detail::waiting}) && !detail::wait_for_submitted(slot, deadline)) return false;
   detail::deliver_failure(slot);
   return true;
 }
@@ -373,6 +396,8 @@ void StreamRef::wait_stream(StreamRef other) const {
   detail::Slot& waiting = detail::enter_stream(*this, operation, other);
   detail::Slot& awaited = detail::live_slot(other);
   if (&waiting == &awaited) return;
+  if (detail::are_captures_open()) [[unlikely]]
+    detail::refuse_beside_capture(awaited, operation);
   const WaitEvent event{awaited, operation};
   detail::StreamCall{awaited, operation}.record(event.get());
   detail::StreamCall{waiting, operation}.wait_for(event.get(), other.id());

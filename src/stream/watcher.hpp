@@ -33,8 +33,8 @@ class Watcher {
   void add(OwnedCompletion completion, Slot* kept_in) noexcept;
   /// The same for an event. Ends `use` before the completion can be called: its function may destroy the event.
   void add(OwnedCompletion completion, std::optional<HandleInUse>& use) noexcept;
-  /// An exception has left work of the stream: completions that were submitted later than the work get it.
-  void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
+  /// An exception has left work of the stream: completions that were submitted later than the work get it, also those of its heirs.
+  void note_failure(std::uint64_t stream_id, Heirs heirs, const Failure& failure) noexcept;
   /// The owner of an event gives it up, or is about to record it again. Returns true if the watcher still needs it, and then disposes of
   /// it.
   [[nodiscard]] bool take_event(native::event event, int device, bool to_destroy) noexcept;

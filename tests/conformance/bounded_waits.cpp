@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each wait of the host has a form that ends: for streams, the current stream, events, devices and leases.
 #include <future>
+#include <runnel/graph.hpp>
+#include <thread>
 
 #include "support.hpp"
 
@@ -53,6 +55,53 @@ TEST_F(BoundedWaits, OfADevice) {
   gate.close_on(stream);
   expect_bounded(device(), gate);
   EXPECT_TRUE(stream.query());
+}
+
+/// Whether a wait that has begun ends although more work is submitted meanwhile: `wait` waits, and `submit_more` submits behind a second
+/// gate.
+template <class Wait, class SubmitMore>
+[[nodiscard]] bool ends_with_the_first_gate(StreamRef stream, Wait wait, SubmitMore submit_more) {
+  Gate first, second;
+  first.close_on(stream);
+  const auto prepared = wait();
+  std::future<bool> ended = std::async(std::launch::async, prepared);
+  std::this_thread::sleep_for(20ms);  // for the wait to begin; a late one would be held by the second gate
+  second.close_on(stream);
+  submit_more();
+  first.open();
+  const bool has_ended = ended.wait_for(patience / 2) == std::future_status::ready;
+  second.open();
+  return ended.get() && has_ended;
+}
+
+TEST_F(BoundedWaits, OfAStreamDoNotWaitForWhatIsSubmittedLater) {
+  const Stream stream;
+  EXPECT_TRUE(ends_with_the_first_gate(
+      stream, [&] { return [&] { return stream.synchronize_for(patience); }; }, [] {}));
+}
+
+TEST_F(BoundedWaits, OfAnEventDoNotWaitForALaterRecord) {
+  const Stream stream;
+  Event event;
+  const auto wait = [&] {
+    event.record(stream);
+    return [&] { return event.synchronize_for(patience); };
+  };
+  EXPECT_TRUE(ends_with_the_first_gate(stream, wait, [&] { event.record(stream); }));
+}
+
+TEST_F(BoundedWaits, OfADeviceThatGaveUpBreakNoLaterCapture) {
+  const Stream stream, captured;
+  Gate gate;
+  gate.close_on(stream);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(device().synchronize_for(1ms));  // a thread of the library waits once more for the second one
+  begin_capture(captured);
+  gate.open();
+  stream.synchronize();
+  std::this_thread::sleep_for(20ms);  // for that thread, which must not ask the runtime now
+  captured.launch_host_func([] {});
+  EXPECT_EQ(end_capture(captured).node_count(), 1U);
+  EXPECT_TRUE(device().synchronize_for(patience));
 }
 
 TEST_F(BoundedWaits, OfTheCurrentStream) {

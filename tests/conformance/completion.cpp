@@ -358,6 +358,25 @@ TEST_F(Completions, Futures) {
   EXPECT_EQ(code_of([&] { static_cast<void>(Future{}.ready()); }), errc::invalid_handle);
 }
 
+TEST_F(Completions, OfALaterWrapperGetTheExceptionsOfEarlierWork) {
+  for (const Ownership then : {Ownership::borrow, Ownership::take}) {
+    Gate gate;
+    Stream made;
+    gate.close_on(made);
+    made.launch_host_func([] { throw std::runtime_error{"late"}; });
+    const native::stream handle = made.release();
+    {
+      const Stream wrapped = Stream::from_native(handle, device(), then);
+      const Future future = wrapped.future();
+      gate.open();
+      EXPECT_FALSE(future.outcome().ok());
+      EXPECT_THROW(wrapped.synchronize(), std::runtime_error);
+      EXPECT_TRUE(wrapped.future().outcome().ok());
+    }
+    if (then == Ownership::borrow) static_cast<void>(Stream::from_native(handle, device(), Ownership::take));
+  }
+}
+
 TEST_F(Completions, AFutureIsNotWaitedForWhereThatWouldNotEnd) {
   Stream stream, other;
   Gate gate;

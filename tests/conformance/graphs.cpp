@@ -766,6 +766,59 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
   expect_usable(*stream);
 }
 
+TEST_F(Graphs, TheCapturingThreadMayWaitForWhatIsNotCaptured) {
+  const Stream other;
+  const Event outside = other.record_event();
+  number_source(3);
+  begin_capture(*stream);
+  copy_through(*stream);
+  other.synchronize();
+  EXPECT_TRUE(other.query());
+  EXPECT_TRUE(other.synchronize_for(conformance::patience));
+  outside.synchronize();
+  EXPECT_TRUE(outside.query());
+  EXPECT_TRUE(outside.synchronize_for(conformance::patience));
+  Gate gate;
+  gate.close_on(other);
+  const Event later = other.record_event();
+  EXPECT_FALSE(other.query());
+  EXPECT_FALSE(other.synchronize_for(std::chrono::milliseconds{1}));
+  EXPECT_FALSE(later.synchronize_for(std::chrono::milliseconds{1}));
+  gate.open();
+  later.synchronize();
+  end_capture(*stream).launch(*stream);
+  stream->synchronize();
+  EXPECT_TRUE(result_is_numbered(3));
+}
+
+TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
+  const Stream blocking{device(), {.blocking = true}}, other;
+  const StreamRef standard = device().default_stream();
+  Event event = other.record_event();
+  DeviceBuffer<int> memory{count, other};
+  other.synchronize();
+  begin_capture(blocking);
+  fill(blocking, *on_device, 1);
+  EXPECT_FALSE(standard.is_capturing());
+  // CUDA and HIP refuse all of these, the host backend none.
+  const auto may_be_refused = [](auto call) {
+    const std::error_code code = code_of(call);
+    EXPECT_TRUE(!code || code == errc::capture) << code.message();
+  };
+  may_be_refused([&] { standard.wait_event(event); });
+  may_be_refused([&] { other.wait_stream(standard); });
+  may_be_refused([&] { standard.record_event(event); });
+  may_be_refused([&] { fill(standard, memory, 1); });
+  may_be_refused([&] { const DeviceBuffer<int> scratch{count, standard}; });
+  may_be_refused([&] { standard.launch_host_func([] {}); });
+  may_be_refused([&] { static_cast<void>(standard.query()); });
+  may_be_refused([&] { standard.synchronize(); });
+  EXPECT_EQ(end_capture(blocking).node_count(), 1U);
+  fill(standard, memory, 1);
+  standard.synchronize();
+  expect_usable(blocking);
+}
+
 TEST_F(Graphs, TwoCapturesThatMeetAreBothBroken) {
   const Stream other;
   DeviceBuffer<int> memory{count, other};
@@ -803,6 +856,29 @@ TEST_F(Graphs, RefusalsSayWhy) {
   }));
   EXPECT_TRUE(says(again, "could not begin a capture: the stream is being captured already")) << again;
   EXPECT_TRUE(says(nested, "could not launch a graph: a graph cannot be a part of another one")) << nested;
+}
+
+using GraphsOnTwoDevices = conformance::TwoDevices;
+
+TEST_F(GraphsOnTwoDevices, ADeviceWhoseStreamHasJoinedACaptureIsProtected) {
+  const Stream captured{first}, joined{second}, apart{second};
+  DeviceBuffer<int> memory{100, joined};
+  std::optional<Graph> graph{capture(joined, [&] { fill(joined, memory, 1); })};
+  graph->launch(joined);
+  joined.synchronize();
+  begin_capture(captured);
+  second.synchronize();  // it does not take part yet
+  joined.wait_stream(captured);
+  fill(joined, memory, 2);
+  EXPECT_EQ(code_of([&] { second.synchronize(); }), errc::capture);
+  EXPECT_EQ(code_of([&] { return second.synchronize_for(std::chrono::milliseconds{1}); }), errc::capture);
+  EXPECT_EQ(code_of([&] { graph->launch(joined); }), errc::capture);
+  graph->launch(apart);
+  graph.reset();
+  apart.synchronize();
+  captured.wait_stream(joined);
+  EXPECT_EQ(end_capture(captured).node_count(), 1U);
+  second.synchronize();
 }
 
 }  // namespace

@@ -527,6 +527,23 @@ TEST_F(EnoughWaits, WrappersOfOneHandleAreOneStream) {
   expect_none();
 }
 
+TEST_F(EnoughWaits, AStreamThatIsReleasedAndWrappedAgain) {
+  const Stream owner;
+  for (const Ownership then : {Ownership::borrow, Ownership::take}) {
+    auto device = ready_buffer(owner);
+    Stream made;
+    fill_bytes(made, device.data(), 1, size);
+    const native::stream handle = made.release();
+    {
+      const Stream wrapped = Stream::from_native(handle, Device::current(), then);
+      fill_bytes(wrapped, device.data(), 2, size);
+      wrapped.synchronize();
+    }
+    if (then == Ownership::borrow) static_cast<void>(Stream::from_native(handle, Device::current(), Ownership::take));
+  }
+  expect_none();
+}
+
 TEST_F(EnoughWaits, AStreamEndsButTheOrderStays) {
   Stream b;
   Event event;

@@ -126,6 +126,20 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
   EXPECT_FALSE(gate.is_open());
 }
 
+TEST_F(Sharing, ASharedEventIsRecordedAgainAfterAWaitThatGaveUp) {
+  const Stream stream;
+  Event event{EventOptions{.interprocess = true}};
+  const IpcEventHandle handle = event.ipc_handle();
+  Gate gate;
+  gate.close_on(stream);
+  event.record(stream);
+  EXPECT_FALSE(event.synchronize_for(std::chrono::milliseconds{1}));
+  event.record(stream);
+  EXPECT_EQ(event.ipc_handle(), handle);
+  gate.open();
+  EXPECT_TRUE(event.synchronize_for(patience));
+}
+
 TEST_F(Sharing, ASharedEventIsNotReused) {
   Stream stream;
   const LiveObjects before = live_objects();

@@ -121,6 +121,7 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
     auto capture = std::make_shared<Capture>();
     capture->number = now.next_capture++;
     capture->origin = stream->id;
+    capture->devices = {stream->device};
     capture->blocking = stream->kind == StreamKind::blocking;
     capture->mode = static_cast<int>(mode);
     capture->thread = &this_thread();
@@ -169,6 +170,7 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
       }
       if (!stream->capturing()) stream->position.clear();
       stream->capture = capture;
+      capture->devices.insert(stream->device);
       wait_for_nodes(*stream, found->position);
       capture->waited_for.insert(found->position.begin(), found->position.end());
       return vendor::ok;

@@ -148,8 +148,8 @@ vendor::Error API(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
 
 vendor::Error API(DeviceSynchronize)() {
   return call([](Lock& lock) {
-    for (const CapturePtr& capture : state().captures)
-      if (!capture->ended) return break_capture(*capture, vendor::capture_unsupported);
+    for (const CapturePtr& capture : state().captures)  // other devices than these can be waited for: seen on two H100, driver 580
+      if (!capture->ended && capture->devices.contains(this_thread().device)) return break_capture(*capture, vendor::capture_unsupported);
     engine().wait_for_device(lock, this_thread().device);
     return vendor::ok;
   });

@@ -81,6 +81,7 @@ struct Graph;
 struct Capture {
   std::uint64_t number = 0;
   std::uint64_t origin = 0;          // the stream's id
+  std::set<int> devices;             // of the streams that take part
   bool blocking = false;             // whether that stream orders with the legacy default stream
   int mode = 0;                      // as the vendor numbers them
   const void* thread = nullptr;      // the ThreadState of the thread that began the capture

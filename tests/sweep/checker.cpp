@@ -292,9 +292,10 @@ void Checker::absorbed(const char* what, const StandinView& now) {
                                    "ElapsedTime", "StreamIsCapturing",    "GetCaptureInfo_v2", "StreamCreateWithPriority"};
   const bool is_trace = traces_ && std::any_of(std::begin(times), std::end(times), [&](const char* each) { return ends_with(call, each); });
   // Functions that are looked up in the driver. The runtime's are called instead.
-  constexpr const char* twins[] = {"cuStreamQuery",    "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
-                                   "cuLaunchHostFunc", "cuEventRecord",       "cuEventQuery",      "cuEventSynchronize",
-                                   "cuMemAllocAsync",  "cuMemFreeAsync",      "cuMemcpyAsync",     "cuPointerGetAttributes"};
+  constexpr const char* twins[] = {"cuStreamQuery",         "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
+                                   "cuLaunchHostFunc",      "cuEventRecord",       "cuEventQuery",      "cuEventSynchronize",
+                                   "cuMemAllocAsync",       "cuMemFreeAsync",      "cuMemcpyAsync",     "cuMemsetD8Async",
+                                   "cuPointerGetAttributes"};
   const bool is_twin = std::find(std::begin(twins), std::end(twins), call) != std::end(twins);
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");

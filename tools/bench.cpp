@@ -51,7 +51,7 @@ OverlapSizes chosen_sizes(const BenchCommand& command) {
   for (const int ordinal : command.devices) {
     const runnel::Device device = chosen_device(ordinal);
     if (std::count(command.devices.begin(), command.devices.end(), ordinal) > 1)
-      throw Failure("--device " + std::to_string(ordinal) + " is there twice; name each device once");
+      throw Misuse("--device " + std::to_string(ordinal) + " is there twice; name each device once");
     sizes.devices.push_back(device);
   }
   sizes.in_flight = static_cast<std::size_t>(command.in_flight);
@@ -230,7 +230,7 @@ Results describe(const BenchCommand& command) {
   results.sizes.record_times = !command.timelines.empty();
   if (results.sizes.record_times && !std::filesystem::is_directory(command.timelines))
     throw Failure("--timelines " + in_quotes(command.timelines) + " is no folder; name an existing folder");
-  if (results.sizes.record_times && results.sizes.devices.size() > 1) throw Failure("--timelines draws one device; name one with --device");
+  if (results.sizes.record_times && results.sizes.devices.size() > 1) throw Misuse("--timelines draws one device; name one with --device");
   results.device = results.sizes.devices[0].name();
   if (results.sizes.devices.size() > 1) results.device = std::to_string(results.sizes.devices.size()) + " x " + results.device;
   results.link_bytes = std::min<std::size_t>(results.sizes.bytes, std::size_t{512} << 20);

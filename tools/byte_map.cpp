@@ -46,7 +46,7 @@ ByteMap byte_map(std::string_view name) {
   if (name == "rot13") return rotated();
   std::string names;
   for (const auto known : byte_map_names) names += (names.empty() ? "" : ", ") + std::string{known};
-  throw Failure("--table " + in_quotes(name) + " is not known; choose one of " + names);
+  throw Misuse("--table " + in_quotes(name) + " is not known; choose one of " + names);
 }
 
 }  // namespace tool

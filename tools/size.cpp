@@ -12,8 +12,8 @@ namespace tool {
 
 std::uint64_t parse_size(std::string_view option, std::string_view text) {
   const auto refuse = [&](const char* why) -> std::uint64_t {
-    throw Failure(std::string{option} + " " + in_quotes(text) + " " + why +
-                  "; write a number of bytes with K, M or G if you like, as in 16M");
+    throw Misuse(std::string{option} + " " + in_quotes(text) + " " + why +
+                 "; write a number of bytes with K, M or G if you like, as in 16M");
   };
   std::uint64_t number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -22,7 +22,7 @@ runnel::OverlapStrategy chosen_strategy(std::string_view name) {
   if (name == "automatic") return automatic;
   if (name == "A" || name == "stream-per-chunk") return stream_per_chunk;
   if (name == "B" || name == "copy-compute-copy") return copy_compute_copy;
-  throw Failure("--strategy " + in_quotes(name) + " is not known; choose one of automatic, A (stream-per-chunk), B (copy-compute-copy)");
+  throw Misuse("--strategy " + in_quotes(name) + " is not known; choose one of automatic, A (stream-per-chunk), B (copy-compute-copy)");
 }
 
 }  // namespace
@@ -44,8 +44,8 @@ runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device devi
   const std::uint64_t room = std::min(on_device, host_backend ? on_host / 2 : on_host);
   if (chunk > room)
     throw Failure("--chunk " + given.chunk + " does not fit into the " + to_text(room) +
-                  " of memory that are free; choose a smaller one, as in 16M");
-  if (chunk > largest_chunk) throw Failure("--chunk " + given.chunk + " is too large; choose one below 4G");
+                  " of memory that a chunk may take here; choose a smaller one");
+  if (chunk > largest_chunk) throw Misuse("--chunk " + given.chunk + " is too large; choose one below 4G");
 
   auto in_flight = static_cast<std::uint64_t>(given.in_flight);
   if (size.value_or(0) > 0) {

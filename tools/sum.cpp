@@ -134,7 +134,7 @@ void sum(const ReadingCommand& command, Processes& processes) {
                                    {"f32", sum_of<float>},
                                    {"f64", sum_of<double>}};
   const auto* const type = std::ranges::find(types, command.type, &Type::name);
-  if (type == std::end(types)) throw Failure("--type " + in_quotes(command.type) + " is not known; choose one of u8, i32, i64, f32, f64");
+  if (type == std::end(types)) throw Misuse("--type " + in_quotes(command.type) + " is not known; choose one of u8, i32, i64, f32, f64");
   type->sum(command, processes);
 }
 

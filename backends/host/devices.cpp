@@ -9,7 +9,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -61,8 +64,15 @@ void wait_for_each(HostDevice& device) noexcept {
 
 int shown_devices() noexcept {
   static const int count = [] {
-    const std::size_t number = detail::size_in_environment("RUNNEL_HOST_DEVICES").value_or(1);
-    return static_cast<int>(std::min<std::size_t>(number, most_devices));
+    const char* const text = std::getenv("RUNNEL_HOST_DEVICES");
+    if (text == nullptr || *text == '\0') return 1;
+    int number = 0;
+    const char* const end = text + std::strlen(text);
+    const auto [rest, error] = std::from_chars(text, end, number);
+    if (error == std::errc{} && rest == end && number >= 0 && number <= most_devices) return number;
+    std::fprintf(stderr, "runnel: RUNNEL_HOST_DEVICES=%s is not understood, and does not count: write a number from 0 to %d\n", text,
+                 most_devices);
+    return 1;
   }();
   return count;
 }

@@ -63,7 +63,8 @@ struct CopyBatchResult {
 /// All operations, after the work submitted to the stream so far and before later work, in no order among themselves: none may write what
 /// another reads or writes. One runtime call where there is such a call; operations with pageable memory go one by one, as copy_bytes().
 /// @throws errc::invalid_argument and, for Pageable::refuse, errc::not_permitted, before anything is enqueued. The text names the
-/// operation, as in "operations[3] of 8"
+/// operation, as in "operations[3] of 8". Memory that lies in two registrations is found only when the runtime refuses it: then
+/// other operations may have been enqueued
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy = default_pageable());
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -40,7 +40,8 @@ class PinnedPool {
   static void reset_peak();
 
   /// Sets the most bytes that the pool may hold, used and cached together (default: no limit). To stay below the limit the pool gives
-  /// cached blocks back; an allocation that still does not fit throws errc::out_of_memory. Blocks in use beyond a new limit stay.
+  /// cached blocks back; an allocation that still does not fit throws errc::out_of_memory. Blocks in use beyond a new limit stay; those
+  /// that are freed go back with the next allocation or trim().
   static void set_limit(std::size_t bytes);
   /// The limit in bytes; the maximum of std::size_t if none was set.
   [[nodiscard]] static std::size_t limit();

@@ -7,6 +7,7 @@
 
 #include <runnel/device_resource.hpp>
 #include <runnel/error.hpp>
+#include <runnel/event.hpp>
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 #include <runnel/stream_ordered_resource.hpp>
@@ -60,7 +61,7 @@ class NativeDeviceResource {
     const StreamRef stream = device().default_stream();
     void* const block = resource_.allocate(stream, bytes, alignment);
     try {
-      stream.synchronize();
+      stream.record_event().synchronize();  // an exception of a host function stays for the stream's own synchronize()
       return block;
     } catch (...) {
       resource_.deallocate(stream, block, bytes, alignment);

@@ -94,7 +94,9 @@ void wait_until_source_is_written(Facts& facts) {
 void refuse(Route route, Facts& facts) {
   if (route == Route::refused_by_policy)
     throw_error(errc::not_permitted, facts.operation(),
-                "one side is pageable memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
+                facts.may_be_pinned_in_parts()
+                    ? "the policy refuses memory that is pinned in parts, which the runtime cannot copy at once: use Pageable::stage"
+                    : "one side is pageable memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
   const bool are_both_pinned = facts.to_kind() == MemoryKind::pinned && facts.from_kind() == MemoryKind::pinned;
   throw_error(errc::capture, facts.operation(),
               are_both_pinned

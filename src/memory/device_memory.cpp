@@ -277,6 +277,15 @@ void prepare_for_resource(int device) {
   static_cast<void>(default_stream_of(device));
 }
 
+/// Takes a block from the resource. If that has no room, waits for what is to be given back to a resource.
+[[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream, std::size_t bytes) {
+  for (;;) try {
+      return take_from(resource, stream, bytes, operation);
+    } catch (const std::bad_alloc&) {
+      if (!are_frees_waiting(Whose::resource) || !wait_for_a_free(Whose::resource)) throw;
+    }
+}
+
 [[nodiscard]] HookEvent about_allocation(const Slot& slot, std::size_t bytes) {
   const ScopedDevice on{slot.device, operation};
   HookEvent event = about(slot, HookKind::allocation, operation);
@@ -361,7 +370,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
     told.begin(about_allocation(slot, bytes));
   try {
     void* const block =
-        resource == nullptr ? allocate_reserved(slot.handle, device, bytes) : take_from(*resource, stream, bytes, operation);
+        resource == nullptr ? allocate_reserved(slot.handle, device, bytes) : take_when_there_is_room(*resource, stream, bytes);
     if (told.is_begun()) told.event().to = block;
     tell_allocation(slot, block, bytes);
     return block;
@@ -466,6 +475,7 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
 }
 
 DeviceStatistics DeviceResource::statistics() const {
+  detail::refuse_in_child("ask for the use of device memory");
   detail::require_device(device_.ordinal(), "ask for the use of device memory");
   const int device = device_.ordinal();
   const detail::Usage& u = detail::usage[device];
@@ -475,17 +485,20 @@ DeviceStatistics DeviceResource::statistics() const {
 }
 
 void DeviceResource::reset_peak() const {
+  detail::refuse_in_child("forget the peak of device memory");
   detail::require_device(device_.ordinal(), "forget the peak of device memory");
   detail::Usage& u = detail::usage[device_.ordinal()];
   u.peak.store(detail::read_count(u.in_use), std::memory_order_relaxed);
 }
 
 void DeviceResource::set_limit(std::size_t bytes) const {
+  detail::refuse_in_child("limit device memory");
   detail::require_device(device_.ordinal(), "limit device memory");
   detail::usage[device_.ordinal()].limit.store(bytes, std::memory_order_relaxed);
 }
 
 std::size_t DeviceResource::limit() const {
+  detail::refuse_in_child("ask for the limit of device memory");
   detail::require_device(device_.ordinal(), "ask for the limit of device memory");
   return detail::read_count(detail::usage[device_.ordinal()].limit);
 }

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/hooks.hpp"
+#include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -16,11 +17,15 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
+
+using namespace std::chrono_literals;
+
 namespace detail {
 namespace {
 
@@ -84,17 +89,29 @@ void* enter_block(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
   return memory;
 }
 
+/// Calls `done()` until it returns true, or for that time. A block that was freed on an idle stream is free once its event has passed,
+/// which takes the device some microseconds; one that another thread is looking at is free in a moment, too.
+template <class F>
+void try_for(std::chrono::milliseconds time, F done) {
+  static_cast<void>(poll_until(sync::Clock::now() + time, done));
+}
+
 /// Asks the runtime for a new block. If there is not enough memory, takes a block that is complete, else gives the idle blocks back and
-/// asks once more.
+/// asks again.
 void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
   auto block = std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
   backend::status refusal = backend::ok;
   void* memory = try_allocate(bytes, write_combined, refusal);
-  if (memory == nullptr) {
-    if (void* const complete = pinned_shelves().take_complete(shelf, all_blocks)) return complete;
-    pinned_shelves().release_idle();
-    memory = try_allocate(bytes, write_combined, refusal);
-  }
+  void* complete = nullptr;
+  if (memory == nullptr)
+    try_for(10ms, [&] {
+      complete = pinned_shelves().take_complete(shelf, all_blocks);
+      if (complete != nullptr) return true;
+      const bool is_empty = pinned_shelves().release_idle();
+      memory = try_allocate(bytes, write_combined, refusal);
+      return memory != nullptr || is_empty;
+    });
+  if (complete != nullptr) return complete;
   if (memory != nullptr) return enter_block(std::move(block), memory);
   check(refusal, operation);
   throw_error(errc::out_of_memory, operation, "the limit that PinnedPool::set_limit() has set leaves no room for it");
@@ -178,7 +195,7 @@ std::size_t PinnedPool::limit() {
 
 void PinnedPool::trim() {
   detail::enter("give cached pinned memory back");
-  detail::pinned_shelves().release_idle();
+  detail::try_for(1ms, [] { return detail::pinned_shelves().release_idle(); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -145,11 +145,12 @@ bool PinnedShelves::settle(PinnedBlock& block, Progress progress, Then then) noe
     free_forgotten(&block);
     return false;
   }
-  if (then == Then::taken)
+  const bool is_taken = then == Then::taken && !exceeds_limit();
+  if (is_taken)
     own_cached(block);
   else
     put_idle(block);
-  return then == Then::taken;
+  return is_taken;
 }
 
 PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, Then then) noexcept {
@@ -184,10 +185,12 @@ void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
   while (blocks != nullptr) free_forgotten(std::exchange(blocks, blocks->next));
 }
 
-void PinnedShelves::release_idle() noexcept {
+bool PinnedShelves::release_idle() noexcept {
   for (auto& kind : shelves_)
     for (PinnedShelf& shelf : kind) release_idle_of(shelf);
   release_idle_of(direct_);
+  const std::lock_guard lock{lock_};
+  return statistics_.cached_blocks == 0;
 }
 
 PinnedStatistics PinnedShelves::statistics() noexcept {

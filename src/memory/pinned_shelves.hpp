@@ -73,7 +73,7 @@ class PinnedShelves {
   [[nodiscard]] void* take_idle(PinnedShelf& shelf) noexcept {
     const std::lock_guard lock{lock_};
     PinnedBlock* const block = shelf.idle;
-    if (block == nullptr) return nullptr;
+    if (block == nullptr || exceeds_limit()) return nullptr;
     shelf.idle = block->next;
     own_cached(*block);
     return reinterpret_cast<void*>(block->begin);
@@ -105,8 +105,8 @@ class PinnedShelves {
   [[nodiscard]] bool give_back(void* pointer, bool record) noexcept;
   /// The size of the block that begins there and is in use; 0 if there is none.
   [[nodiscard]] std::size_t size_of(const void* pointer) noexcept;
-  /// Gives all cached blocks that no stream works on back to the runtime.
-  void release_idle() noexcept;
+  /// Gives all cached blocks that no stream works on back to the runtime. True if none is left.
+  bool release_idle() noexcept;
 
   [[nodiscard]] PinnedStatistics statistics() noexcept;
   void reset_peak() noexcept {
@@ -149,6 +149,8 @@ class PinnedShelves {
     uncache(block);
     own(block);
   }
+  /// Then no cached block is handed out: the next allocation gives them back first. A free does not, because that may wait for a device.
+  [[nodiscard]] bool exceeds_limit() const noexcept { return held_ > limit_; }
   void disown(PinnedBlock& block) noexcept;
   void cache(const PinnedBlock& block) noexcept;
   void uncache(const PinnedBlock& block) noexcept {

@@ -277,7 +277,7 @@ class OverlapRun {
     out_submitted_ += here.out_elements;
   }
 
-  /// Waits for the chunk, writes its result to a sink, and counts it. `step` says which of the two it is at.
+  /// Waits for the chunk, writes its result to a sink, and counts it. `step` says what it is at.
   void finish(std::size_t chunk, const char*& step) {
     OverlapPlace& here = place(chunk);
     run_of(chunk).wait(index_in_run(chunk));
@@ -293,6 +293,7 @@ class OverlapRun {
     result_.items += here.chunk->count;
     result_.written += here.out_elements;
     if (options_.record_times && result_.times.size() < most_times_kept) result_.times.push_back(here.times);
+    step = "reporting progress";
     if (options_.progress) options_.progress({result_.chunks, result_.items, plan_.items});
   }
 

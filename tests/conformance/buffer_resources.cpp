@@ -474,6 +474,26 @@ TEST_F(BufferResourcesTwo, AreCalledWithTheStreamsDeviceCurrent) {
   EXPECT_EQ(Device::current(), first);
 }
 
+TEST_F(BufferResources, WaitForWhatAHostFunctionHasDropped) {
+  const Stream stream;
+  LimitResource room_for_one{device_resource(), count * sizeof(int)};
+  for (int i = 0; i < 20; ++i) {
+    auto buffer = std::make_shared<DeviceBuffer<int>>(count, room_for_one, stream);
+    stream.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
+    stream.synchronize();
+    EXPECT_EQ(code_of([&] { const DeviceBuffer<int> next(count, room_for_one, stream); }), std::error_code{});
+  }
+}
+
+TEST_F(BufferResources, ForNativeStreamsLeaveExceptionsToTheStream) {
+  const NativeDeviceResource resource{device()};
+  const StreamRef standard = device().default_stream();
+  standard.launch_host_func([] { throw std::runtime_error{"somebody's"}; });
+  void* const block = resource.allocate_sync(100);
+  EXPECT_THROW(standard.synchronize(), std::runtime_error);
+  resource.deallocate_sync(block, 100);
+}
+
 TEST_F(BufferResources, ForNativeStreamsAllocateWithoutAStreamToo) {
   const NativeDeviceResource resource{device()};
   EXPECT_TRUE(resource == NativeDeviceResource{device()});

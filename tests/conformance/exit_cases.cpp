@@ -367,6 +367,11 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
   expect_forked("PinnedPool::limit", [] { static_cast<void>(PinnedPool::limit()); });
   expect_forked("PinnedPool::set_limit", [] { PinnedPool::set_limit(1 << 20); });
   expect_forked("PinnedPool::trim", [] { PinnedPool::trim(); });
+  const DeviceResource resource{Device{0}};
+  expect_forked("DeviceResource::statistics", [&] { static_cast<void>(resource.statistics()); });
+  expect_forked("DeviceResource::limit", [&] { static_cast<void>(resource.limit()); });
+  expect_forked("DeviceResource::set_limit", [&] { resource.set_limit(1 << 20); });
+  expect_forked("DeviceResource::reset_peak", [&] { resource.reset_peak(); });
   expect_forked("StreamPool::acquire", [&] { const StreamLease lease = pool.acquire(); });
   expect_forked("StreamPool::size", [&] { static_cast<void>(pool.size()); });
   expect_forked("StreamPool::leased", [&] { static_cast<void>(pool.leased()); });

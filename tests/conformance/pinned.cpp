@@ -703,6 +703,36 @@ TEST_F(PinnedMemory, TheLimitIsRespectedAndFreedBytesCountAgain) {
   next_block();
 }
 
+TEST_F(PinnedMemory, ALowerLimitHoldsForBlocksThatAreFreedLater) {
+  const Stream stream;
+  std::optional<Buffer> idle{size}, used{size};
+  PinnedPool::set_limit(PinnedPool::statistics().in_use - 2 * block);
+  Gate gate;
+  gate.close_on(stream);
+  fill(stream, *used, 'x');
+  used.reset();
+  idle.reset();  // returns at once: to give the block back would wait for the device
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(code_of([] { const Buffer more{size}; }), errc::out_of_memory);
+  EXPECT_EQ(since().cached, 0U);
+}
+
+TEST_F(PinnedMemory, ABlockFreedOnAnIdleStreamIsFreeAtOnce) {
+  const Stream stream;
+  const auto use = [&] {
+    Buffer buffer{size};
+    fill(stream, buffer, 'x');
+    stream.synchronize();
+  };
+  use();
+  PinnedPool::trim();
+  EXPECT_EQ(since().cached, 0U);
+  const PinnedStatistics now = PinnedPool::statistics();
+  PinnedPool::set_limit(now.in_use + now.cached + block);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(code_of(use), std::error_code{});
+}
+
 TEST_F(PinnedMemory, ABlockFreedOnAnotherThreadIsReused) {
   Buffer buffer{size};
   const void* const address = buffer.data();

@@ -66,14 +66,14 @@ with tool.scratch() as directory:
         refuses('unwritable output', *upper, source, locked, says=['cannot write', 'Permission denied'])
 
     for chunk in ('0', '0K', 'x', '12x', '1.5M', '-5', ' 1', '16 M', '99999999999999999999', '99999999999T'):
-        refuses(f'chunk of {chunk!r}', *upper, f'--chunk={chunk}', source, target, says=['--chunk'])
+        refuses(f'chunk of {chunk!r}', *upper, f'--chunk={chunk}', source, target, says=['--chunk'], status=2)
     refuses('chunk larger than memory', *upper, '--chunk', '1000T', source, target, says=['--chunk', 'memory', 'smaller'])
     for option in ('--in-flight', '--streams'):
         for number in ('0', '-1', 'x', '99999999999999'):
             refuses(f'{option} {number}', *upper, f'{option}={number}', source, target, says=[option], status=2)
     refuses('unknown device', *upper, '--device', 99, source, target, says=['no device 99'])
-    refuses('unknown strategy', *upper, '--strategy', 'C', source, target, says=['automatic, A', 'B (copy-compute-copy)'])
-    refuses('unknown table', '--table', 'nothing', source, target, says=['upper, lower, invert, rot13'])
+    refuses('unknown strategy', *upper, '--strategy', 'C', source, target, says=['automatic, A', 'B (copy-compute-copy)'], status=2)
+    refuses('unknown table', '--table', 'nothing', source, target, says=['upper, lower, invert, rot13'], status=2)
     refuses('no table', source, target, says=['--table'], status=2)
     refuses('no output', *upper, source, says=['OUT'], status=2)
 

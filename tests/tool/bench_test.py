@@ -116,7 +116,7 @@ with tool.scratch() as directory:
 
 for option in ('--size', '--chunk', '--range'):
     for size in ('0', 'x', '1.5M', '-5', '99999999999999999999'):
-        refuses(f'{option} {size}', f'{option}={size}', says=[option])
+        refuses(f'{option} {size}', f'{option}={size}', says=[option], status=2)
 refuses('size larger than memory', '--size', '1000T', says=['--size', 'memory', 'smaller'])
 refuses('range larger than memory', *SMALL, '--range', '1000T', says=['--range', 'memory', 'smaller'])
 for number in ('0', '-1', 'x'):
@@ -125,6 +125,6 @@ refuses('timelines into something that is no folder', *SMALL, '--timelines', '/d
 for threshold in ('-1', 'x', '1001'):
     refuses(f'--threshold {threshold}', f'--threshold={threshold}', says=['--threshold'], status=2)
 refuses('unknown device', '--device', '99', says=['no device 99'])
-refuses('a device twice', '--device', '0,0', says=['twice'])
+refuses('a device twice', '--device', '0,0', says=['twice'], status=2)
 refuses('a device that is no number', '--device', 'x', says=['--device'], status=2)
 refuses('unknown option', '--nothing', says=['--nothing'], status=2)

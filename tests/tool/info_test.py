@@ -19,6 +19,10 @@ if 'backend            host' not in text and tool.has_device():
 if 'backend            host' in text:
     text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '3'}).stdout.decode()
     tool.expect(text.count('\ndevice ') == 3, 'info lists every device')
+    for many in ('17', '-1', '2K', 'x', '99999999999999'):
+        done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': many})
+        tool.expect(done.stdout.count(b'\ndevice ') == 1 and f'RUNNEL_HOST_DEVICES={many} is not understood'.encode() in done.stderr,
+                    f'{many} devices: {done.stderr.decode().strip()}')
     done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '0'})
     tool.expect(done.returncode == 0 and b'none: ' in done.stdout, 'info succeeds without a device')
     why = tool.run('info', '--why', environment={'RUNNEL_HOST_DEVICES': '0'}).stdout

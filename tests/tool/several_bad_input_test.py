@@ -54,10 +54,10 @@ with tool.scratch() as directory:
         refuses('an input that fails while it is read', *command, '/proc/self/mem', says=['cannot read'])
         refuses('an unknown device', *command, '--device', 99, source, says=['no device 99'])
         refuses('a chunk larger than memory', *command, '--chunk', '1000T', source, says=['--chunk', 'memory', 'smaller'])
-        refuses('an unknown strategy', *command, '--strategy', 'C', source, says=['automatic, A'])
+        refuses('an unknown strategy', *command, '--strategy', 'C', source, says=['automatic, A'], status=2)
         refuses('no count', *command, '--in-flight', 'x', source, says=['--in-flight'], status=2)
     refuses('no type', 'sum', source, says=['--type'], status=2)
-    refuses('an unknown type', 'sum', '--type', 'u7', source, says=['--type', "'u7'", 'u8, i32, i64, f32, f64'])
+    refuses('an unknown type', 'sum', '--type', 'u7', source, says=['--type', "'u7'", 'u8, i32, i64, f32, f64'], status=2)
     (odd := tool.path(directory, 'odd')).write_bytes(b'12345')
     refuses('a size that does not fit', *sum_i32, source, odd, says=["odd' has 5 bytes", '4 bytes', '--type'])
     if os.geteuid() != 0:
@@ -86,7 +86,7 @@ with tool.scratch() as directory:
         done = several.run(several.each_with(good, ('histogram', missing), ('histogram', missing), good))
         several.expect_one_line('a file is missing for two processes', done.returncode, done.stderr, ["missing'"])
         done = several.run(several.each_with(good, ('histogram', '--chunk', 'x', source)))
-        several.expect_one_line('an option is wrong for one process', done.returncode, done.stderr, ['--chunk'])
+        several.expect_one_line('an option is wrong for one process', done.returncode, done.stderr, ['--chunk'], ends_with=2)
         done = several.run(several.each_with(good, ('histogram', empty)))
         several.expect_one_line('other files', done.returncode, done.stderr, ['process 0 finds 10000 bytes', 'process 1 finds 0'])
         # Process 0 waits for a pipe that nothing is written to.

@@ -13,10 +13,12 @@
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
+#include "memory/pinned_shelves.hpp"
 
 #include <runnel/detail/backend.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -24,6 +26,14 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
+
+[[noreturn]] void throw_shortage(backend::status s, const char* operation) {
+  if (pinned_shelves().statistics().cached == 0) throw_status(s, operation);
+  backend::forget_error(s);
+  throw_error(errc::out_of_memory, operation,
+              "there is no pinned memory to stage it; PinnedPool::trim() gives back what the pool keeps for reuse", s,
+              backend::error_name(s));
+}
 
 // A piece costs the stream about 10 us beside its copy (a wait, a write, and the gaps around them), so small pieces are slow. One thread
 // would fill a large piece slowly. So pieces are large, and several workers move the parts of one.
@@ -54,7 +64,7 @@ void StagingRings::fill_in_options() {
   o.workers = std::min(o.workers, static_cast<int>(most_workers));
   if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
-  o.chunk = std::clamp(o.chunk, smallest_buffer, std::size_t{1} << 30);
+  o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_buffer, std::size_t{1} << 30));
   if (o.memory == 0) o.memory = size_in_environment("RUNNEL_STAGING_MEMORY").value_or(0);
   if (o.memory == 0) o.memory = std::size_t{512} << 20;
   options_ = o;
@@ -144,7 +154,8 @@ Ring& StagingRings::ring_for(const Slot& slot, const Transfer& transfer, const c
     if (is_smallest || pinned_ + buffer_bytes * buffers_per_ring <= options_->memory) {
       const backend::status s = make_ring(buffer_bytes, ring);
       if (s == backend::ok) break;
-      if (is_smallest || backend::classify(s) != errc::out_of_memory) throw_status(s, operation);
+      if (backend::classify(s) != errc::out_of_memory) throw_status(s, operation);
+      if (is_smallest) throw_shortage(s, operation);
       backend::forget_error(s);
     }
     buffer_bytes /= 2;

@@ -447,6 +447,13 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
 
 namespace {
 
+/// @throws errc::forked and errc::invalid_device
+[[nodiscard]] Usage& usage_of(Device device, const char* attempted) {
+  refuse_in_child(attempted);
+  require_device(device.ordinal(), attempted);
+  return usage[device.ordinal()];
+}
+
 void require_resource(StreamRef stream, Device device, std::size_t alignment, const char* attempted) {
   enter(attempted);
   if (live_slot(stream).device != device.ordinal())
@@ -475,32 +482,23 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
 }
 
 DeviceStatistics DeviceResource::statistics() const {
-  detail::refuse_in_child("ask for the use of device memory");
-  detail::require_device(device_.ordinal(), "ask for the use of device memory");
-  const int device = device_.ordinal();
-  const detail::Usage& u = detail::usage[device];
+  const detail::Usage& u = detail::usage_of(device_, "ask for the use of device memory");
   return {.in_use = detail::read_count(u.in_use),
           .peak = detail::read_count(u.peak),
-          .blocks = detail::read_count(detail::counters.device_blocks[device])};
+          .blocks = detail::read_count(detail::counters.device_blocks[device_.ordinal()])};
 }
 
 void DeviceResource::reset_peak() const {
-  detail::refuse_in_child("forget the peak of device memory");
-  detail::require_device(device_.ordinal(), "forget the peak of device memory");
-  detail::Usage& u = detail::usage[device_.ordinal()];
+  detail::Usage& u = detail::usage_of(device_, "forget the peak of device memory");
   u.peak.store(detail::read_count(u.in_use), std::memory_order_relaxed);
 }
 
 void DeviceResource::set_limit(std::size_t bytes) const {
-  detail::refuse_in_child("limit device memory");
-  detail::require_device(device_.ordinal(), "limit device memory");
-  detail::usage[device_.ordinal()].limit.store(bytes, std::memory_order_relaxed);
+  detail::usage_of(device_, "limit device memory").limit.store(bytes, std::memory_order_relaxed);
 }
 
 std::size_t DeviceResource::limit() const {
-  detail::refuse_in_child("ask for the limit of device memory");
-  detail::require_device(device_.ordinal(), "ask for the limit of device memory");
-  return detail::read_count(detail::usage[device_.ordinal()].limit);
+  return detail::read_count(detail::usage_of(device_, "ask for the limit of device memory").limit);
 }
 
 std::size_t DeviceResource::reserved() const {

@@ -100,7 +100,7 @@ class StreamContext {
   /// Applies a context to the calling thread for a scope, and restores the thread's own setting at its end.
   class [[nodiscard]] Guard {
    public:
-    /// Applies `context`.
+    /// Applies `context`. @throws errc::invalid_argument if one of its streams is another thread's default stream
     [[nodiscard]] explicit Guard(const StreamContext& context);
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;

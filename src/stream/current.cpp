@@ -132,10 +132,14 @@ StreamRef StreamGuard::original_stream() const {
 
 StreamContext::StreamContext() : device_{current_stream().device().ordinal()} { streams_ = detail::read_streams(detail::device_count()); }
 
-StreamContext::Guard::Guard(const StreamContext& context) : found_device_{detail::read_current_device("apply a stream context")} {
+StreamContext::Guard::Guard(const StreamContext& context) {
+  constexpr const char* operation = "apply a stream context";
+  found_device_ = detail::read_current_device(operation);
   // The steps that can fail come first: if a constructor throws, no destructor sets the streams back.
+  for (const detail::CurrentStream& each : context.streams_)
+    if (detail::is_live(each.slot, each.id)) static_cast<void>(detail::device_to_use(detail::Access::ref(each.slot, each.id), operation));
   found_ = detail::read_streams(static_cast<int>(context.streams_.size()));
-  detail::change_current_device(context.device_, "apply a stream context");
+  detail::change_current_device(context.device_, operation);
   detail::set_streams(context.streams_);
 }
 

@@ -437,6 +437,19 @@ TEST_F(CurrentTwo, AContextCarriesTheCurrentStreamOfEveryDevice) {
   });
 }
 
+TEST_F(Current, AContextWithAThreadsDefaultStreamIsForThatThread) {
+  on_thread([&] {
+    StreamRef::per_thread_default(device()).use();
+    const StreamContext here;
+    { const StreamContext::Guard again{here}; }
+    on_thread([&] {
+      const StreamRef found = current_stream();
+      EXPECT_EQ(code_of([&] { const StreamContext::Guard carried{here}; }), errc::invalid_argument);
+      EXPECT_EQ(current_stream(), found);
+    });
+  });
+}
+
 TEST_F(Current, SettingAndReadingAllocatesNothing) {
   Stream a, b;
   const StreamGuard with{a};

@@ -68,7 +68,7 @@ struct Lists {
     if (!copy.fits_one_call) continue;
     copy.facts.note_uses();
     if (!copy.facts.runtime_takes_any_memory()) {
-      reach_devices(copy.request, copy.facts);
+      reach_devices(copy.facts);
       from_pinned = from_pinned || copy.facts.from_kind() == MemoryKind::pinned;
     }
     const Transfer& t = copy.request.transfer;

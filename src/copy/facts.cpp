@@ -20,7 +20,7 @@ Facts::Facts(CopyCall& call, const FillRequest& request) noexcept
 
 bool Facts::runtime_takes_any_memory() const noexcept { return backend::copies_pageable_asynchronously(); }
 
-const MemoryFacts& Facts::facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
+MemoryFacts& Facts::facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
   if (!facts) facts = facts_of(memory.range.begin, memory.range.bytes, memory.known, call_.use, call_.operation);
   return *facts;
 }
@@ -44,15 +44,24 @@ void Facts::note_uses() {
   if (!from_facts_ && from_.range.begin != nullptr) note_use(from_.range.begin, from_.range.bytes, from_.known, call_.use);
 }
 
+int Facts::owner_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
+  if (single_device()) return -1;
+  MemoryFacts& known = facts_of_side(memory, facts);
+  if (known.kind != MemoryKind::device) return -1;
+  if (!known.owner) {
+    PointerInfo info{MemoryKind::pageable, Device{0}};
+    check(backend::pointer_info(info, memory.range.begin), operation());
+    known.owner = owner_of(info);
+  }
+  return *known.owner;
+}
+int Facts::to_owner() { return owner_of_side(to_, to_facts_); }
+int Facts::from_owner() { return owner_of_side(from_, from_facts_); }
+
 bool Facts::are_on_two_devices() {
-  if (single_device()) return false;
-  PointerInfo to{MemoryKind::pageable, Device{0}};
-  PointerInfo from = to;
-  check(backend::pointer_info(to, to_.range.begin), operation());
-  check(backend::pointer_info(from, from_.range.begin), operation());
-  to_device_ = to.device.ordinal();
-  from_device_ = from.device.ordinal();
-  return to.kind == MemoryKind::device && from.kind == MemoryKind::device && to_device_ != from_device_;
+  const int to = to_owner();
+  const int from = from_owner();
+  return to >= 0 && from >= 0 && to != from;
 }
 
 bool Facts::device_reads_pageable() { return reads_host_page_tables(call_.slot.device); }

@@ -57,10 +57,10 @@ class Facts {
   [[nodiscard]] bool runtime_takes_any_memory() const noexcept;
   [[nodiscard]] MemoryKind to_kind();
   [[nodiscard]] MemoryKind from_kind();
+  /// The device whose memory that side is; -1 if it is no device's, or there is only one device.
+  [[nodiscard]] int to_owner();
+  [[nodiscard]] int from_owner();
   [[nodiscard]] bool are_on_two_devices();
-  /// Requires: are_on_two_devices() returned true.
-  [[nodiscard]] int to_device() const noexcept { return to_device_; }
-  [[nodiscard]] int from_device() const noexcept { return from_device_; }
   [[nodiscard]] bool device_reads_pageable();
   [[nodiscard]] bool is_capturing();
   [[nodiscard]] bool is_idle();
@@ -84,15 +84,14 @@ class Facts {
   [[nodiscard]] const char* operation() const noexcept { return call_.operation; }
 
  private:
-  [[nodiscard]] const MemoryFacts& facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts);
+  [[nodiscard]] MemoryFacts& facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts);
+  [[nodiscard]] int owner_of_side(const Memory& memory, std::optional<MemoryFacts>& facts);
 
   CopyCall& call_;
   Memory to_;
   Memory from_;
   std::optional<MemoryFacts> to_facts_{};
   std::optional<MemoryFacts> from_facts_{};
-  int to_device_ = -1;
-  int from_device_ = -1;
   bool direct_failed_ = false;
   bool short_copy_failed_ = false;
 };

@@ -31,8 +31,8 @@ void repeat(unsigned char* to, const unsigned char* element, std::size_t element
 /// One call of the runtime, or a host function where the runtime refused the memory: it refuses a range that is registered in parts. Says
 /// what is wrong if another device owns the memory.
 void fill_by_runtime(const FillRequest& request, Facts& facts) {
+  reach(facts.slot().device, facts.to_owner(), operation);
   facts.note_uses();
-  reach(facts.slot().device, request.to, operation);
   std::uint32_t value = 0;
   std::memcpy(&value, request.element, request.element_bytes);
   const native::stream stream = facts.slot().handle;

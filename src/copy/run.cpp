@@ -34,7 +34,7 @@ namespace {
   if (facts.runtime_takes_any_memory()) {
     facts.note_uses();
   } else {
-    reach_devices(request, facts);
+    reach_devices(facts);
     if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.call(), request.transfer.bytes());
     if (facts.may_be_pinned_in_parts()) return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
   }
@@ -45,14 +45,14 @@ namespace {
 [[nodiscard]] CopyResult run_peer(const CopyRequest& request, Facts& facts) {
   const Transfer& t = request.transfer;
   for (std::size_t row = 0; row < t.height; ++row)
-    check(backend::copy_peer_async(t.to + row * t.to_pitch, facts.to_device(), t.from + row * t.from_pitch, facts.from_device(), t.width,
+    check(backend::copy_peer_async(t.to + row * t.to_pitch, facts.to_owner(), t.from + row * t.from_pitch, facts.from_owner(), t.width,
                                    facts.slot().handle),
           facts.operation());
   return CopyResult::direct;
 }
 
 [[nodiscard]] std::optional<CopyResult> run_short(const CopyRequest& request, Facts& facts) {
-  reach_devices(request, facts);
+  reach_devices(facts);
   const ShortCopy outcome = try_short_copy(facts.slot(), request.transfer, direction_of(facts), facts.operation());
   if (outcome == ShortCopy::done) return CopyResult::inlined;
   if (outcome == ShortCopy::stream_is_busy) facts.note_idle(false);
@@ -61,7 +61,7 @@ namespace {
 }
 
 [[nodiscard]] CopyResult run_staged(const CopyRequest& request, Facts& facts) {
-  reach_devices(request, facts);
+  reach_devices(facts);
   const Direction direction = direction_of(facts);
   // A stream with nothing ahead lets the workers read the source at once.
   const bool may_read_now = direction == Direction::to_device && facts.is_idle();
@@ -105,10 +105,9 @@ void refuse(Route route, Facts& facts) {
                     "Pageable::block, with which the driver holds whoever launches the graph");
 }
 
-void reach_devices(const CopyRequest& request, Facts& facts) {
-  if (single_device()) return;
-  if (facts.to_kind() == MemoryKind::device) reach(facts.slot().device, request.transfer.to, facts.operation());
-  if (facts.from_kind() == MemoryKind::device) reach(facts.slot().device, request.transfer.from, facts.operation());
+void reach_devices(Facts& facts) {
+  reach(facts.slot().device, facts.to_owner(), facts.operation());
+  reach(facts.slot().device, facts.from_owner(), facts.operation());
 }
 
 void keep_source_for_later(CopyCall& call, std::size_t bytes) {
@@ -130,7 +129,7 @@ std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& fa
     case Route::peer:
       return run_peer(request, facts);
     case Route::driver_reads:
-      reach_devices(request, facts);
+      reach_devices(facts);
       return try_direct(request, facts) ? std::optional{CopyResult::inlined} : std::nullopt;
     case Route::short_copy:
       return run_short(request, facts);

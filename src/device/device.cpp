@@ -121,12 +121,8 @@ namespace {
 constinit sync::Atomic<bool> reached[max_devices][max_devices];
 }
 
-void reach(int device, const void* pointer, const char* operation) {
-  if (single_device()) return;
-  PointerInfo info{MemoryKind::pageable, Device{0}};
-  check(backend::pointer_info(info, pointer), operation);
-  const int owner = info.device.ordinal();
-  if (info.kind != MemoryKind::device || owner == device || reached[device][owner].load(std::memory_order_acquire)) return;
+void reach(int device, int owner, const char* operation) {
+  if (owner < 0 || owner == device || reached[device][owner].load(std::memory_order_acquire)) return;
   int can = 0;
   check(backend::can_access_peer(can, device, owner), operation);
   if (can != 0 && has_memory_pools(owner)) {

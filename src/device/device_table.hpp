@@ -30,10 +30,9 @@ void require_device(int device, const char* operation);
 /// Bytes. The runtime, which takes 56 us to answer on an H200, is asked the first time only.
 [[nodiscard]] std::size_t total_memory(int device);
 
-/// Lets streams of `device` reach memory that was allocated in stream order on another device, the owner of `pointer`, if `device` can
-/// reach that device at all. The runtimes require this for memory of their pools; all other memory is reachable without it. With a single
-/// device it does nothing.
-void reach(int device, const void* pointer, const char* operation);
+/// Lets streams of `device` reach memory that was allocated in stream order on `owner`, if that is another device, which `device` can reach
+/// at all. The runtimes require this for memory of their pools; all other memory is reachable without it. Owner -1: no device's memory.
+void reach(int device, int owner, const char* operation);
 /// Makes the next `reach` ask the runtime again.
 void forget_reach(int device, int owner) noexcept;
 

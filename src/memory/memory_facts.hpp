@@ -38,7 +38,11 @@ struct MemoryFacts {
   /// False if the runtime was asked, which answers for single addresses only. Then memory that is pinned at both ends may have a gap, or
   /// lie in two registrations, and the runtime may refuse to copy it.
   bool in_one_block;
+  /// The device whose memory it is; -1 if it is no device's. Nothing if that was not asked.
+  std::optional<int> owner{};
 };
+
+[[nodiscard]] inline int owner_of(const PointerInfo& info) noexcept { return info.kind == MemoryKind::device ? info.device.ordinal() : -1; }
 
 /// As note_use(), and finds the kind of the memory.
 [[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
@@ -49,7 +53,7 @@ struct MemoryFacts {
   check(backend::pointer_info(info, pointer), operation);
   if (info.kind == MemoryKind::pinned)
     check(backend::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
-  return {info.kind, false};
+  return {info.kind, false, owner_of(info)};
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -142,6 +142,7 @@ class EventBase {
   std::atomic<bool> captured_{false};                // recorded in a capture
   mutable std::atomic<bool> watched_{false};         // the watcher or a wait may still query the handle
   std::atomic<short> device_{-1};
+  std::atomic<unsigned> changes_{0};  // of handle and device together: odd while one is under way
   EventOptions options_;
   bool timed_;
   Replaced first_;             // kept until the end: a call that began before calls were counted may still use it

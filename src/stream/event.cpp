@@ -49,7 +49,7 @@ native::event Access::recorded(const EventBase& event) noexcept {
   return event.recorded_.load(std::memory_order_acquire) ? event.handle_.load(std::memory_order_acquire) : nullptr;
 }
 
-// Two threads may record one event at once. Handle and device change together under the lock; `record` reads the handle first.
+// Two threads may record one event at once. Handle and device change together under the lock, and `changes_` tells readers of both.
 static constinit sync::Mutex changing;
 
 /// Counting would cost each call 10 ns, so calls are counted only once the handle may be replaced. An uncounted call can only have read the
@@ -183,10 +183,12 @@ void EventBase::record_on_fresh(Slot& slot) {
     return_event(fresh, slot.device, kind);
     throw_status(s, operation);
   }
-  device_.store(static_cast<short>(slot.device), std::memory_order_relaxed);
+  changes_.fetch_add(1);
+  device_.store(static_cast<short>(slot.device));
   watched_.store(false, std::memory_order_relaxed);
   if (old != nullptr) is_replaceable_.store(true);
   handle_.store(fresh);
+  changes_.fetch_add(1);
   const Origin old_origin = std::exchange(origin_, Origin::pool);
   if (old == nullptr)
     count_up(counters.events);
@@ -196,9 +198,12 @@ void EventBase::record_on_fresh(Slot& slot) {
 
 /// False if the event needs another handle.
 bool EventBase::record_again(const StreamCall& call) {
+  const unsigned changes = changes_.load();
   const HandleInUse use{*this, call.operation()};
-  const bool fits = use.get() != nullptr && device_.load(std::memory_order_relaxed) == call.slot().device;
-  if (!fits || watched_.load(std::memory_order_relaxed)) return false;
+  const bool fits = use.get() != nullptr && device_.load() == call.slot().device;
+  // Another thread may be recording on another device: then handle and device may not belong together.
+  const bool has_changed = changes % 2 != 0 || changes_.load() != changes;
+  if (!fits || has_changed || watched_.load(std::memory_order_relaxed)) return false;
   call.check(backend::event_record(use.get(), call.handle()));
   return true;
 }

@@ -292,6 +292,19 @@ TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
   });
 }
 
+TEST_F(ThreadSafetyTwo, AnEventIsRecordedOnTwoDevicesAtOnce) {
+  Event event;
+  on_threads(4, [&](int thread) {
+    const Stream stream{thread % 2 == 0 ? first : second};
+    for (int i = 0; i < 3000; ++i) {
+      event.record(stream);
+      EXPECT_TRUE(i % 100 != 0 || event.synchronize_for(patience));
+    }
+    stream.synchronize();
+  });
+  EXPECT_TRUE(event.synchronize_for(patience));
+}
+
 TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
   for (int round = 0; round < 10; ++round) {
     const Stream stream;

@@ -54,7 +54,8 @@ class EventBase {
   void synchronize() const;
   /// The same, but throws nothing: clears the code, or sets it.
   void synchronize(std::error_code& code) const noexcept { set_by_synchronize(code, *this); }
-  /// As synchronize(), but waits at most `timeout`: false if the time ran out first.
+  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes know it,
+  /// a record that comes meanwhile is waited for, too.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
     return synchronize_to(deadline_after(timeout));
@@ -66,8 +67,8 @@ class EventBase {
   }
 
   /// As StreamRef::on_complete(), for the work that the event has recorded at this moment: it may be recorded again or destroyed at once,
-  /// unless its handle is borrowed or is released. An event knows of no host function: the outcome is the runtime's alone. An exception
-  /// that leaves the function ends the program. Needs <runnel/completion.hpp>.
+  /// unless its handle is borrowed, shared with other processes, or is released. An event knows of no host function: the outcome is the
+  /// runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
   template <class F>
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));

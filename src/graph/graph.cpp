@@ -250,14 +250,18 @@ void begin_capture(StreamRef stream) {
   if (is_legacy_default(call.slot()))
     throw_error(errc::capture, beginning, "the default stream cannot be captured: capture a stream of your own");
   refuse_in_capture(call.slot(), beginning, "the stream is being captured already");
-  OpenCapture capture{0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()};
   note_capture();
+  const std::uint64_t announced =
+      announce_capture({0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
   try {
     call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
-    call.check(backend::stream_capture_number(call.handle(), capture.number));
-    open_capture(std::move(capture));
+    std::uint64_t number = 0;
+    call.check(backend::stream_capture_number(call.handle(), number));
+    if (number == 0) throw_error(errc::capture, beginning, "a call of another thread has broken the capture as it began");
+    number_capture(announced, number);
   } catch (...) {  // the first call may have taken effect all the same
     discard_native_capture(call.handle());
+    close_capture(announced);
     throw;
   }
 }

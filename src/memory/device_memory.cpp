@@ -3,12 +3,14 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
+#include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
+#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/resource_calls.hpp"
@@ -26,6 +28,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -162,6 +165,16 @@ void enqueue_free(const FreeingStream& stream, const FreeRequest& request) noexc
   return true;
 }
 
+/// Whether the free would break the capture of a blocking stream: it would go to a default stream. The runtimes refuse to answer then.
+[[nodiscard]] bool is_beside_capture(const FreeRequest& request) noexcept {
+  if (!are_captures_open()) [[likely]]
+    return false;
+  const HeldStream held{request.own};
+  if (!held || !held.is_default() || !held.is_reachable()) return false;
+  const ScopedDevice on{request.device, ScopedDevice::no_throw};
+  return capture_state(held.handle()) == CaptureState::unknown;
+}
+
 [[nodiscard]] bool has_captured_user(const FreeRequest& request) noexcept {
   return request.any_other([](StreamRef user) {
     const HeldStream held{use_of(user)};
@@ -215,7 +228,8 @@ void end_uses(const FreeRequest& request) noexcept {
 }
 
 void free_now(const FreeRequest& request) noexcept {
-  if ((request.resource || has_memory_pools(request.device)) && free_in_stream_order(request)) return end_uses(request);
+  const bool is_in_order = (request.resource || has_memory_pools(request.device)) && !is_beside_capture(request);
+  if (is_in_order && free_in_stream_order(request)) return end_uses(request);
   // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
   if (!has_captured_user(request)) {
     if ((if_captures_met() || has_unreachable_user(request)) && free_later(request)) return;
@@ -277,13 +291,20 @@ void prepare_for_resource(int device) {
   static_cast<void>(default_stream_of(device));
 }
 
-/// Takes a block from the resource. If that has no room, waits for what is to be given back to a resource.
+/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets 10 ms: a block that was freed on an
+/// idle stream can be given back once its event has passed, which takes the device some microseconds.
 [[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream, std::size_t bytes) {
-  for (;;) try {
-      return take_from(resource, stream, bytes, operation);
-    } catch (const std::bad_alloc&) {
-      if (!are_frees_waiting(Whose::resource) || !wait_for_a_free(Whose::resource)) throw;
-    }
+  try {
+    return take_from(resource, stream, bytes, operation);
+  } catch (const std::bad_alloc&) {
+    if (!are_frees_waiting(Whose::resource) || is_in_resource()) throw;
+  }
+  const auto gives_all_back = [] {
+    run_complete_resource_frees();
+    return !are_frees_waiting(Whose::resource);
+  };
+  static_cast<void>(poll_until(sync::Clock::now() + std::chrono::milliseconds{10}, gives_all_back));
+  return take_from(resource, stream, bytes, operation);
 }
 
 [[nodiscard]] HookEvent about_allocation(const Slot& slot, std::size_t bytes) {

@@ -184,7 +184,9 @@ void PinnedPool::reset_peak() {
 }
 
 void PinnedPool::set_limit(std::size_t bytes) {
-  detail::refuse_in_child("limit pinned memory");
+  constexpr const char* operation = "limit pinned memory";
+  detail::refuse_in_child(operation);
+  if (detail::in_host_function) detail::enter(operation);  // refused before anything has changed
   if (detail::pinned_shelves().set_limit(bytes)) trim();
 }
 

@@ -103,12 +103,11 @@ void run_complete_resource_frees() noexcept {
   if (!is_in_resource()) run_complete(Whose::resource);
 }
 
-bool wait_for_a_free(Whose whose) noexcept {
-  if (whose == Whose::resource && is_in_resource()) return false;
+bool wait_for_a_free() noexcept {
   bool is_freed = false;
   hold_until([&] {
     bool comes = false;
-    is_freed = run_if(whose, std::unique_lock{waiting(whose).lock}, [&](WaitingFree& each) {
+    is_freed = run_if(Whose::device, std::unique_lock{waiting(Whose::device).lock}, [&](WaitingFree& each) {
       const bool will_come = will_be_known(each.uses);
       const Progress now = advance(each.uses);
       comes = comes || (will_come && now == Progress::waiting);

@@ -43,9 +43,9 @@ inline constinit std::array<sync::Atomic<std::size_t>, 2> frees_waiting{0, 0};
 void run_complete_frees() noexcept;
 /// Gives back to their resources what can be given back now. Does nothing within a call of a resource.
 void run_complete_resource_frees() noexcept;
-/// Holds the caller until some of the memory can be freed, and frees it. False if the runtime will not say when that is: another thread has
-/// to call the library first, or the runtime fails. False also within a call of a resource, for memory of resources.
-[[nodiscard]] bool wait_for_a_free(Whose whose = Whose::device) noexcept;
+/// Holds the caller until some of the memory that no resource owns can be freed, and frees it. False if the runtime will not say when that
+/// is: another thread has to call the library first, or the runtime fails.
+[[nodiscard]] bool wait_for_a_free() noexcept;
 /// Waits for all devices, and frees all that no resource owns. If the process has captured streams, it does nothing, because the wait would
 /// break a capture.
 void run_all_frees() noexcept;

@@ -90,6 +90,7 @@ namespace {
 struct OpenCaptures {
   SpinLock lock;
   std::vector<OpenCapture> all;
+  std::uint64_t announced = 0;
 };
 OpenCaptures& captures() { return immortal<OpenCaptures>(); }
 
@@ -112,10 +113,19 @@ template <class IsWanted>
 
 }  // namespace
 
-void open_capture(OpenCapture capture) {
+std::uint64_t announce_capture(OpenCapture capture) {
+  constexpr std::uint64_t no_runtimes = std::uint64_t{1} << 63;  // runtimes count captures from 1
   const std::lock_guard lock{captures().lock};
+  capture.number = no_runtimes | captures().announced++;
   captures().all.push_back(std::move(capture));
   note_open_captures();
+  return captures().all.back().number;
+}
+
+void number_capture(std::uint64_t announced, std::uint64_t number) noexcept {
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (each.number == announced) each.number = number;
 }
 
 OpenCapture find_capture(std::uint64_t number) noexcept {

@@ -71,13 +71,16 @@ class GraphFunctions {
 
 /// A capture that was begun with the library and has not ended.
 struct OpenCapture {
-  std::uint64_t number = 0;  // the runtime's; 0: there is no such capture
+  std::uint64_t number = 0;  // the runtime's, or that of announce_capture(); 0: there is no such capture
   StreamUse stream{};        // on which it was begun
   std::thread::id thread{};  // that began it
   std::shared_ptr<GraphFunctions> functions{};
 };
-/// @throws std::bad_alloc
-void open_capture(OpenCapture capture);
+/// Enters a capture that is about to begin, so that no thread begins a wait for its device meanwhile. Returns a number that stands for it
+/// until it is numbered. @throws std::bad_alloc
+[[nodiscard]] std::uint64_t announce_capture(OpenCapture capture);
+/// The runtime has begun the capture, and gave it that number.
+void number_capture(std::uint64_t announced, std::uint64_t number) noexcept;
 /// @throws errc::capture if the calling thread has begun a capture that is open
 void refuse_in_own_capture(const char* operation);
 /// The capture of that number.

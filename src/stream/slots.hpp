@@ -140,6 +140,8 @@ struct LiveStream {
 [[nodiscard]] Slot& live_slot(StreamRef stream);
 [[nodiscard]] StreamRef default_stream_of(int device);
 
+/// The epoch of an exception that no completion gets.
+inline constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};
 /// An exception that leaves work of a stream.
 struct Failure {
   std::exception_ptr exception;

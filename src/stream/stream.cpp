@@ -280,7 +280,9 @@ native::stream Stream::release() {
 }
 
 int StreamRef::priority() const {
-  const detail::StreamCall call{*this, "ask for a stream's priority"};
+  constexpr const char* operation = "ask for a stream's priority";
+  detail::enter(operation);
+  const detail::StreamCall call{detail::live_slot(*this), operation};
   int priority = 0;
   call.check(backend::stream_priority(call.handle(), priority));
   return priority;

@@ -60,7 +60,6 @@ void tell(OwnedCompletion completion) noexcept {
   const std::uint64_t id = completion->stream_id;
   const Outcome outcome = completion->failure == nullptr ? Outcome{} : Outcome{std::move(completion->failure)};
   if (slot == nullptr) return completion->call(*completion, outcome);
-  constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};
   try {
     completion->call(*completion, outcome);
   } catch (...) {
@@ -114,6 +113,7 @@ void Watcher::wake() noexcept {
 }
 
 void Watcher::note_failure(std::uint64_t stream_id, Heirs heirs, const Failure& failure) noexcept {
+  if (failure.epoch == after_all_completions) return;
   const std::lock_guard lock{mutex_};
   const auto note = [&](Completion* each) {
     for (; each != nullptr; each = each->next) {

@@ -377,6 +377,31 @@ TEST_F(Completions, OfALaterWrapperGetTheExceptionsOfEarlierWork) {
   }
 }
 
+TEST_F(Completions, OfALaterWrapperDoNotGetTheExceptionOfACompletionFunction) {
+  Gate gate;
+  Stream made;
+  std::promise<void> may_throw;
+  made.on_complete([wait = may_throw.get_future().share()](const Outcome&) {
+    wait.wait();
+    throw std::runtime_error{"of a completion function"};
+  });
+  gate.close_on(made);
+  const Stream wrapped = Stream::from_native(made.release(), device(), Ownership::take);
+  const Future future = wrapped.future();
+  may_throw.set_value();
+  gate.open();
+  EXPECT_TRUE(future.outcome().ok());
+  const auto is_thrown = [&] {
+    try {
+      wrapped.synchronize();
+      return false;
+    } catch (const std::runtime_error&) {
+      return true;
+    }
+  };
+  EXPECT_TRUE(eventually(is_thrown));
+}
+
 TEST_F(Completions, AFutureIsNotWaitedForWhereThatWouldNotEnd) {
   Stream stream, other;
   Gate gate;

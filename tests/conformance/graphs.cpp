@@ -797,9 +797,13 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   Event event = other.record_event();
   DeviceBuffer<int> memory{count, other};
   other.synchronize();
+  std::optional<DeviceBuffer<int>> of_standard{std::in_place, count, standard};
+  standard.synchronize();
   begin_capture(blocking);
   fill(blocking, *on_device, 1);
   EXPECT_FALSE(standard.is_capturing());
+  EXPECT_EQ(code_of([&] { static_cast<void>(standard.priority()); }), std::error_code{});
+  of_standard.reset();  // freed after the capture
   // CUDA and HIP refuse all of these, the host backend none.
   const auto may_be_refused = [](auto call) {
     const std::error_code code = code_of(call);
@@ -817,6 +821,27 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   fill(standard, memory, 1);
   standard.synchronize();
   expect_usable(blocking);
+}
+
+TEST_F(Graphs, QueriesOfAnotherThreadLeaveNoStreamCaptured) {
+  std::atomic<bool> is_over{false};
+  std::thread asking{[&] {
+    while (!is_over)
+      if (code_of([&] { static_cast<void>(stream->query()); }) == errc::capture) std::this_thread::yield();
+  }};
+  for (int i = 0; i < 200; ++i) {
+    try {
+      static_cast<void>(capture(*stream, [&] { fill(*stream, *on_device, 1); }));
+    } catch (const Error& error) {  // a query that comes between the begin and the question for it breaks the capture
+      EXPECT_EQ(error.code(), errc::capture);
+    }
+  }
+  is_over = true;
+  asking.join();
+  EXPECT_FALSE(stream->is_capturing());
+  device().synchronize();
+  expect_usable(*stream);
+  static_cast<void>(capture(*stream, [&] { fill(*stream, *on_device, 1); }));
 }
 
 TEST_F(Graphs, TwoCapturesThatMeetAreBothBroken) {

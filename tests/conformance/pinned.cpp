@@ -718,6 +718,16 @@ TEST_F(PinnedMemory, ALowerLimitHoldsForBlocksThatAreFreedLater) {
   EXPECT_EQ(since().cached, 0U);
 }
 
+TEST_F(PinnedMemory, ALimitThatIsRefusedChangesNothing) {
+  const Stream stream;
+  std::error_code code;
+  const std::size_t before = PinnedPool::limit();
+  stream.launch_host_func([&] { code = code_of([] { PinnedPool::set_limit(0); }); });
+  stream.synchronize();
+  EXPECT_EQ(code, errc::not_permitted);
+  EXPECT_EQ(PinnedPool::limit(), before);
+}
+
 TEST_F(PinnedMemory, ABlockFreedOnAnIdleStreamIsFreeAtOnce) {
   const Stream stream;
   const auto use = [&] {

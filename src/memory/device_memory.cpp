@@ -526,6 +526,7 @@ std::size_t DeviceResource::reserved() const {
   const detail::DeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+  const detail::RelaxedCapture relaxed;
   std::size_t bytes = 0;
   call.check(backend::pool_reserved(call.device(), bytes));
   return bytes;
@@ -535,6 +536,7 @@ void DeviceResource::set_release_threshold(std::size_t bytes) const {
   const detail::DeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+  const detail::RelaxedCapture relaxed;
   call.check(backend::set_release_threshold(call.device(), bytes));
 }
 
@@ -542,6 +544,7 @@ void DeviceResource::trim() const {
   const detail::DeviceCall call{device_.ordinal(), "give unused device memory back"};
   if (detail::are_frees_waiting()) detail::run_complete_frees();
   if (detail::are_frees_waiting(detail::Whose::resource)) detail::run_complete_resource_frees();
+  const detail::RelaxedCapture relaxed;
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 

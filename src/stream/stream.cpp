@@ -280,9 +280,7 @@ native::stream Stream::release() {
 }
 
 int StreamRef::priority() const {
-  constexpr const char* operation = "ask for a stream's priority";
-  detail::enter(operation);
-  const detail::StreamCall call{detail::live_slot(*this), operation};
+  const detail::StreamCall call{*this, "ask for a stream's priority"};
   int priority = 0;
   call.check(backend::stream_priority(call.handle(), priority));
   return priority;

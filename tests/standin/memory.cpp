@@ -268,7 +268,10 @@ vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPo
 }
 
 vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
-  return call([&](Lock&) -> int { return pool != nullptr ? vendor::ok : vendor::invalid_value; });
+  return call([&](Lock&) -> int {
+    if (pool == nullptr) return vendor::invalid_value;
+    return breaks_captures() ? vendor::capture_unsupported : vendor::ok;  // seen on an H100, driver 580, CUDA 13.0
+  });
 }
 
 vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access, std::size_t count) {

@@ -107,6 +107,8 @@ vendor::Error API(StreamGetPriority)(vendor::StreamHandle handle, int* priority)
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
+    // Seen on an H100, driver 580, CUDA 13.0.
+    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
     *priority = stream->priority;
     return vendor::ok;
   });

@@ -49,7 +49,9 @@ native::event Access::recorded(const EventBase& event) noexcept {
   return event.recorded_.load(std::memory_order_acquire) ? event.handle_.load(std::memory_order_acquire) : nullptr;
 }
 
-// Two threads may record one event at once. Handle and device change together under the lock, and `changes_` tells readers of both.
+// Two threads may record one event at once. A record that needs another native event writes `handle_` and `device_` under this lock, and
+// adds one to `changes_` before and after. A thread that reads both without the lock compares `changes_`: then it knows whether they belong
+// together.
 static constinit sync::Mutex changing;
 
 /// Counting would cost each call 10 ns, so calls are counted only once the handle may be replaced. An uncounted call can only have read the

@@ -31,6 +31,12 @@ template <class F>
   }
 }
 
+/// The same for that time; what `done()` found out is the caller's to look at.
+template <class F>
+void try_for(std::chrono::nanoseconds time, F done) {
+  static_cast<void>(poll_until(sync::Clock::now() + time, done));
+}
+
 /// Holds the calling thread until `done()` is true.
 template <class F>
 void hold_until(F done, std::chrono::nanoseconds awake = {}) {

@@ -63,7 +63,7 @@ class DeviceWaiter {
     is_waiting_ = false;
   }
   [[nodiscard]] static backend::status wait(int device) noexcept {
-    hold_until([device] { return !are_captures_open() || !takes_part_in_capture(device); });  // one may have begun since the call
+    hold_until([device] { return !takes_part_in_capture(device); });  // one may have begun since the call
     backend::status s = backend::set_device(device);
     if (s == backend::ok) s = backend::device_synchronize();
     if (s != backend::ok) backend::forget_error(s);

@@ -4,23 +4,22 @@
 #pragma once
 
 #include "base/check.hpp"
-#include "base/sync.hpp"
+#include "base/process.hpp"
 
 #include <runnel/config.hpp>
 
 #include <atomic>
-#include <cstddef>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-inline constinit sync::Atomic<std::size_t> captures_open{0};
-[[nodiscard]] inline bool are_captures_open() noexcept { return captures_open.load(std::memory_order_relaxed) > 0; }
+[[nodiscard]] inline bool are_captures_open() noexcept { return (attention.load(std::memory_order_relaxed) & attention_captures) != 0; }
 /// Whether a stream of the device takes part in one of them. Not seen: streams that joined a capture of another device, and that the
 /// library does not own. Defined where the streams are known, in stream/graph_functions.cpp.
-[[nodiscard]] bool takes_part_in_capture(int device) noexcept;
+[[nodiscard]] bool takes_part_in_open_capture(int device) noexcept;
+[[nodiscard]] inline bool takes_part_in_capture(int device) noexcept { return are_captures_open() && takes_part_in_open_capture(device); }
 /// @throws errc::capture
 inline void refuse_wait_in_capture(int device, const char* operation) {
-  if (are_captures_open() && takes_part_in_capture(device)) [[unlikely]]
+  if (takes_part_in_capture(device)) [[unlikely]]
     throw_error(errc::capture, operation, "a stream of the device is being captured, and the wait would break the capture");
 }
 

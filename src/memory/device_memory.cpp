@@ -303,7 +303,7 @@ void prepare_for_resource(int device) {
     run_complete_resource_frees();
     return !are_frees_waiting(Whose::resource);
   };
-  static_cast<void>(poll_until(sync::Clock::now() + std::chrono::milliseconds{10}, gives_all_back));
+  try_for(std::chrono::milliseconds{10}, gives_all_back);
   return take_from(resource, stream, bytes, operation);
 }
 
@@ -376,8 +376,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   Slot& slot = live_slot(stream);
   require_own_thread(slot, operation);
   if (bytes == 0) return nullptr;
-  if (are_captures_open()) [[unlikely]]
-    refuse_beside_capture(slot, operation);
+  refuse_beside_capture(slot, operation);
   watch_main_thread();
   if (is_mark_requested(slot)) [[unlikely]]
     record_mark(slot);

@@ -89,15 +89,9 @@ void* enter_block(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
   return memory;
 }
 
-/// Calls `done()` until it returns true, or for that time. A block that was freed on an idle stream is free once its event has passed,
-/// which takes the device some microseconds; one that another thread is looking at is free in a moment, too.
-template <class F>
-void try_for(std::chrono::milliseconds time, F done) {
-  static_cast<void>(poll_until(sync::Clock::now() + time, done));
-}
-
 /// Asks the runtime for a new block. If there is not enough memory, takes a block that is complete, else gives the idle blocks back and
-/// asks again.
+/// asks again, for a while: a block that was freed on an idle stream is free once its event has passed, which takes the device some
+/// microseconds, and one that another thread is looking at is free in a moment, too.
 void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
   auto block = std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
   backend::status refusal = backend::ok;

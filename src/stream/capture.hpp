@@ -53,7 +53,7 @@ inline void refuse_in_capture(const Slot& slot, const char* operation, const cha
 
 /// Refuses work on a default stream that would break the capture of a blocking stream. @throws errc::capture
 inline void refuse_beside_capture(const Slot& slot, const char* operation) {
-  if (!is_legacy_default(slot)) return;
+  if (!are_captures_open() || !is_legacy_default(slot)) return;
   const ScopedDevice on{slot.device, operation};
   bool capturing = false;
   const backend::status s = ask_for_capture(slot.handle, capturing);  // the runtimes refuse to answer then, which does no harm

@@ -29,7 +29,7 @@ void note_recorder(native::event event, std::uint64_t id) noexcept;
   enter_slowly(operation);
   Slot& slot = live_slot(stream);
   if (are_hangs_reported()) note_operation(slot, operation, other.id());
-  if (are_captures_open()) refuse_beside_capture(slot, operation);
+  refuse_beside_capture(slot, operation);
   return slot;
 }
 

@@ -96,9 +96,7 @@ OpenCaptures& captures() { return immortal<OpenCaptures>(); }
 
 /// Requires: the lock is held.
 void note_open_captures() noexcept {
-  const std::size_t count = captures().all.size();
-  captures_open.store(count, std::memory_order_relaxed);
-  if (count > 0)
+  if (!captures().all.empty())
     attention.fetch_or(attention_captures, std::memory_order_relaxed);
   else
     attention.fetch_and(~attention_captures, std::memory_order_relaxed);
@@ -150,7 +148,7 @@ void close_capture(std::uint64_t number) noexcept {
   note_open_captures();
 }
 
-bool takes_part_in_capture(int device) noexcept try {
+bool takes_part_in_open_capture(int device) noexcept try {
   if (find([&](const OpenCapture& each) { return each.stream.slot->device == device; }).number != 0) return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const auto takes_part = [&](const LiveStream& each) {

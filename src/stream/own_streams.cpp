@@ -59,7 +59,7 @@ StreamRef view_own_stream(native::stream stream, int device) {
 }
 
 bool wait_for_device(int device) noexcept {
-  if (are_captures_open() && takes_part_in_capture(device)) return false;
+  if (takes_part_in_capture(device)) return false;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
 }

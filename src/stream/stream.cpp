@@ -396,8 +396,7 @@ void StreamRef::wait_stream(StreamRef other) const {
   detail::Slot& waiting = detail::enter_stream(*this, operation, other);
   detail::Slot& awaited = detail::live_slot(other);
   if (&waiting == &awaited) return;
-  if (detail::are_captures_open()) [[unlikely]]
-    detail::refuse_beside_capture(awaited, operation);
+  detail::refuse_beside_capture(awaited, operation);
   const WaitEvent event{awaited, operation};
   detail::StreamCall{awaited, operation}.record(event.get());
   detail::StreamCall{waiting, operation}.wait_for(event.get(), other.id());

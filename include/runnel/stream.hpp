@@ -90,7 +90,7 @@ class StreamRef {
   ///@}
 
   /// The vendor's handle, as `kernel<<<grid, block, 0, s.native()>>>` takes it. Makes no runtime call.
-  [[nodiscard]] native::stream native() const { return live().handle; }
+  [[nodiscard]] native::stream native() const { return live().hand_out(); }
   /// The device that runs the stream's work.
   [[nodiscard]] Device device() const { return Device{live().device}; }
   /// A number that no other stream of this process ever has; 0 for a moved-from stream.

@@ -2,10 +2,14 @@
 #include <runnel/copy_batch.hpp>
 
 #include "base/check.hpp"
+#include "copy/copy_calls.hpp"
 #include "copy/run.hpp"
+#include "copy/staging/stage.hpp"
 #include "stream/observed.hpp"
 
+#include <array>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -14,10 +18,16 @@ namespace {
 
 constexpr const char* operation = "copy a batch";
 
+/// What becomes of an operation.
+enum class Way {
+  one_by_one,
+  one_call,  // with others, by a call of the runtime that takes several
+  list,      // with others, staged as one job
+};
 struct PlannedCopy {
   CopyRequest request;
   Facts facts;
-  bool fits_one_call;  // with other operations of the batch
+  Way way;
 };
 using Plan = std::vector<PlannedCopy>;
 
@@ -31,6 +41,12 @@ void for_each_operation(std::size_t count, F f) {
       std::snprintf(part, sizeof part, "operations[%zu] of %zu", i, count);
       throw_again(error, part);
     }
+}
+
+[[nodiscard]] Way way_of(Route route, const Facts& facts) noexcept {
+  if (route == Route::direct && !facts.has_pageable_side()) return Way::one_call;
+  const bool is_list = route == Route::staged || route == Route::short_copy || route == Route::driver_reads;
+  return is_list ? Way::list : Way::one_by_one;
 }
 
 /// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid or refused
@@ -47,44 +63,62 @@ void for_each_operation(std::size_t count, F f) {
     Facts facts{call, request};
     const Route route = choose_route(request, facts);
     if (route == Route::refused_by_policy || route == Route::refused_in_capture) refuse(route, facts);
-    plan.push_back({request, facts, route == Route::direct && !facts.has_pageable_side()});
+    plan.push_back({request, facts, way_of(route, facts)});
   });
   return plan;
 }
 
-/// What one runtime call takes.
-struct Lists {
-  std::vector<void*> to;
-  std::vector<const void*> from;
-  std::vector<std::size_t> bytes;
-};
-
-/// All direct operations in one runtime call. False if there is no such call, or if it refused some memory: it may have enqueued other
+/// All direct operations, by few runtime calls. False if there is no such call, or if it refused some memory: it may have enqueued other
 /// operations then, but none writes what another one reads or writes, so they may be enqueued again.
 [[nodiscard]] bool try_one_call(Plan& plan, CopyCall& call) {
-  Lists lists;
   bool from_pinned = false;
+  std::size_t count = 0;
   for (PlannedCopy& copy : plan) {
-    if (!copy.fits_one_call) continue;
+    if (copy.way != Way::one_call) continue;
+    ++count;
     copy.facts.note_uses();
-    if (!copy.facts.runtime_takes_any_memory()) {
-      reach_devices(copy.facts);
-      from_pinned = from_pinned || copy.facts.from_kind() == MemoryKind::pinned;
-    }
-    const Transfer& t = copy.request.transfer;
-    lists.to.push_back(t.to);
-    lists.from.push_back(t.from);
-    lists.bytes.push_back(t.width);
+    if (copy.facts.runtime_takes_any_memory()) continue;
+    reach_devices(copy.facts);
+    from_pinned = from_pinned || copy.facts.from_kind() == MemoryKind::pinned;
   }
-  if (lists.to.size() < 2) return false;
+  if (count < 2) return false;
   if (from_pinned) keep_source_for_later(call, 0);  // some of the sources may be small
-  const backend::status s =
-      backend::copy_batch_async(lists.to.data(), lists.from.data(), lists.bytes.data(), lists.to.size(), call.slot.handle);
+  CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};
+  for (const PlannedCopy& copy : plan) {
+    const Transfer& t = copy.request.transfer;
+    if (copy.way == Way::one_call && calls.add(t.to, t.from, t.width) != backend::ok) break;
+  }
+  const backend::status s = calls.finish();
   if (s == backend::ok) return true;
   const errc code = backend::classify(s);
   if (code != errc::not_supported && code != errc::driver_too_old && code != errc::invalid_argument) throw_status(s, operation);
   backend::forget_error(s);
   return false;
+}
+
+/// All operations of that direction that need staging, as one job. False, and nothing is done, if they are too few to gain by it.
+[[nodiscard]] bool try_list(Plan& plan, CopyCall& call, Direction direction) {
+  constexpr std::size_t few = 8;
+  const auto is_in_list = [&](PlannedCopy& copy) {
+    return copy.way == Way::list && is_host(copy.facts.to_kind()) == (direction == Direction::to_host);
+  };
+  Work work{direction};
+  std::size_t bytes = 0;
+  for (PlannedCopy& copy : plan) {
+    if (!is_in_list(copy)) continue;
+    const Transfer& t = copy.request.transfer;
+    auto* const from = const_cast<unsigned char*>(t.from);  // which nobody writes
+    work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width} : Segment{from, t.to, t.width});
+    bytes += t.width;
+    reach_devices(copy.facts);
+  }
+  const std::size_t count = work.segments.size();
+  if (count < 2 || (count < few && bytes <= short_copy_up_to)) return false;
+  sort_segments(work.segments);
+  call.is_idle.reset();
+  const bool may_read_now = direction == Direction::to_device && plan.front().facts.may_read_now();
+  stage(call.slot, std::move(work), may_read_now, operation);
+  return true;
 }
 
 [[nodiscard]] std::size_t& count_of(CopyBatchResult& counts, CopyResult done) noexcept {
@@ -119,14 +153,23 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   ToldOperation told;
   if (is_told()) [[unlikely]]
     told.begin(about_batch(call.slot, operations));
+  call.ahead.begins_to_enqueue();
   const bool in_one_call = try_one_call(plan, call);
+  const std::array in_list{try_list(plan, call, Direction::to_device), try_list(plan, call, Direction::to_host)};
   CopyBatchResult counts;
   for_each_operation(plan.size(), [&](std::size_t i) {
     PlannedCopy& copy = plan[i];
     call.is_idle.reset();
-    const bool is_done = in_one_call && copy.fits_one_call;
     ObservedCopy observed{copy.request, copy.facts};
-    const CopyResult done = is_done ? CopyResult::direct : enqueue_copy(copy.request, copy.facts);
+    CopyResult done = CopyResult::direct;
+    if (copy.way == Way::one_call && in_one_call) {
+      copy.facts.note_enqueued(Route::direct);
+    } else if (copy.way == Way::list && in_list[is_host(copy.facts.to_kind())]) {
+      copy.facts.note_enqueued(Route::staged);
+      done = CopyResult::staged;
+    } else {
+      done = enqueue_copy(copy.request, copy.facts);
+    }
     observed.enqueued(copy.request, done, copy.facts);
     ++count_of(counts, done);
   });

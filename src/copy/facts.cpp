@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
+#include "copy/route.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
 #include "stream/idle.hpp"
@@ -72,11 +73,32 @@ bool Facts::is_capturing() {
 }
 
 bool Facts::is_idle() {
+  if (call_.ahead.known() == Ahead::idle) return true;
   if (!call_.is_idle) {
     const RelaxedCapture relaxed;  // the question is the library's own: it must not invalidate a capture of the caller
     call_.is_idle = detail::is_idle(call_.slot, call_.operation);
+    if (*call_.is_idle) call_.ahead.found_idle();
   }
   return *call_.is_idle;
+}
+
+bool Facts::may_read_now() { return call_.ahead.known() != Ahead::unknown || is_idle(); }
+
+void Facts::note_enqueued(Route route) {
+  AheadScope& ahead = call_.ahead;
+  switch (route) {
+    case Route::nothing:
+      return ahead.leaves(ahead.known());
+    case Route::direct:
+    case Route::driver_reads:
+    case Route::short_copy:
+    case Route::staged:
+      if (runtime_takes_any_memory()) return;
+      if (to_kind() == MemoryKind::device) return ahead.leaves(ahead.known() == Ahead::unknown ? Ahead::unknown : Ahead::uploads);
+      return ahead.leaves(route == Route::short_copy ? Ahead::idle : Ahead::unknown);  // a short copy has waited until the bytes had come
+    default:
+      return ahead.leaves(Ahead::unknown);
+  }
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

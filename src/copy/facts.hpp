@@ -19,13 +19,19 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+enum class Route;
+
 /// One call of the interface: a copy, a batch of copies, or a fill. While it lives, the stream's device is current, because memory that a
 /// stream allocated can be reached only then (CUDA, stream-ordered allocator). What is known of the stream is shared by all operations of a
 /// batch.
 struct CopyCall {
   /// `doing` must be a literal. @throws if the stream is gone, is another thread's default stream, or the runtime must not be called now
   CopyCall(StreamRef stream, const char* doing)
-      : operation{doing}, slot{enter_and_find(stream, doing)}, use{&slot, stream.id()}, device{slot.device, doing} {}
+      : operation{doing},
+        slot{enter_and_find(stream, doing)},
+        use{&slot, stream.id()},
+        device{slot.device, doing},
+        ahead{work_ahead(slot)} {}
 
   [[nodiscard]] StreamRef stream() const noexcept { return Access::ref(&slot, use.id); }
 
@@ -33,6 +39,7 @@ struct CopyCall {
   Slot& slot;
   StreamUse use;
   ScopedDevice device;
+  AheadScope ahead;
   std::optional<bool> is_capturing{};
   std::optional<bool> is_idle{};
 
@@ -64,6 +71,8 @@ class Facts {
   [[nodiscard]] bool device_reads_pageable();
   [[nodiscard]] bool is_capturing();
   [[nodiscard]] bool is_idle();
+  /// Whether the source may be read at once: nothing ahead in the stream writes memory of the host.
+  [[nodiscard]] bool may_read_now();
   [[nodiscard]] bool direct_failed() const noexcept { return direct_failed_; }
   [[nodiscard]] bool short_copy_failed() const noexcept { return short_copy_failed_; }
 
@@ -78,6 +87,8 @@ class Facts {
   void note_direct_failed() noexcept { direct_failed_ = true; }
   void note_short_copy_failed() noexcept { short_copy_failed_ = true; }
   void note_idle(bool idle) noexcept { call_.is_idle = idle; }
+  /// The request has been enqueued, by that route.
+  void note_enqueued(Route route);
 
   [[nodiscard]] CopyCall& call() const noexcept { return call_; }
   [[nodiscard]] Slot& slot() const noexcept { return call_.slot; }

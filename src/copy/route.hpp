@@ -47,7 +47,7 @@ template <class Facts>
   if (bytes > short_copy_up_to || facts.short_copy_failed()) return Route::staged;
   // To the host the driver would hold the caller for as long as the copies of other streams take.
   const bool may_be_read_at_call = bytes <= driver_reads_up_to && facts.from_kind() == MemoryKind::pageable && !facts.direct_failed();
-  if (may_be_read_at_call) return facts.is_idle() ? Route::driver_reads : Route::staged;
+  if (may_be_read_at_call) return facts.may_read_now() ? Route::driver_reads : Route::staged;
   return Route::short_copy;
 }
 

@@ -53,7 +53,7 @@ namespace {
 
 [[nodiscard]] std::optional<CopyResult> run_short(const CopyRequest& request, Facts& facts) {
   reach_devices(facts);
-  const ShortCopy outcome = try_short_copy(facts.slot(), request.transfer, direction_of(facts), facts.operation());
+  const ShortCopy outcome = try_short_copy(facts.call(), request.transfer, direction_of(facts));
   if (outcome == ShortCopy::done) return CopyResult::inlined;
   if (outcome == ShortCopy::stream_is_busy) facts.note_idle(false);
   facts.note_short_copy_failed();
@@ -63,9 +63,8 @@ namespace {
 [[nodiscard]] CopyResult run_staged(const CopyRequest& request, Facts& facts) {
   reach_devices(facts);
   const Direction direction = direction_of(facts);
-  // A stream with nothing ahead lets the workers read the source at once.
-  const bool may_read_now = direction == Direction::to_device && facts.is_idle();
-  stage(facts.slot(), request.transfer, direction, may_read_now, facts.operation());
+  const bool may_read_now = direction == Direction::to_device && facts.may_read_now();
+  stage(facts.slot(), {direction, flattened(request.transfer)}, may_read_now, facts.operation());
   return CopyResult::staged;
 }
 
@@ -73,7 +72,7 @@ namespace {
 void wait_until_source_is_written(Facts& facts) {
   const bool is_read_in_order =
       facts.runtime_takes_any_memory() || facts.from_kind() != MemoryKind::pageable || facts.device_reads_pageable();
-  if (is_read_in_order || facts.is_capturing() || facts.is_idle()) return;
+  if (is_read_in_order || facts.is_capturing() || facts.may_read_now()) return;
   Event{facts.call().stream()}.synchronize();
 }
 
@@ -149,8 +148,14 @@ std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& fa
 }
 
 CopyResult enqueue_copy(const CopyRequest& request, Facts& facts) {
-  for (;;)
-    if (const std::optional<CopyResult> done = run(choose_route(request, facts), request, facts)) return *done;
+  facts.call().ahead.begins_to_enqueue();
+  for (;;) {
+    const Route route = choose_route(request, facts);
+    const std::optional<CopyResult> done = run(route, request, facts);
+    if (!done) continue;
+    facts.note_enqueued(route);
+    return *done;
+  }
 }
 
 namespace {

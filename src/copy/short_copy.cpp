@@ -7,8 +7,10 @@
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "copy/route.hpp"
+#include "copy/staging/ring.hpp"
 #include "copy/streaming_copy.hpp"
 #include "copy/user_pages.hpp"
+#include "device/device_table.hpp"
 #include "memory/pinned_blocks.hpp"
 #include "stream/idle.hpp"
 
@@ -32,6 +34,9 @@ constexpr std::size_t piece_bytes = std::size_t{128} << 10;
 // An H200 brings 256 KiB to the host in 11 us. Beside other streams' copies to the host it takes as long as those do, and the caller must
 // not wait for them.
 constexpr auto patience = 30us;
+
+// The last bytes of a block, where smaller copies have room for a value.
+constexpr std::size_t value_bytes = 64;
 
 /// A pinned block that stays with the last stream that used it. If a thread holds the block and that stream is idle, the stream is done
 /// with the block: no event is needed.
@@ -86,6 +91,7 @@ class TakenBlock {
     return nullptr;
   }
 
+
  private:
   void take(KeptBlock& block) noexcept {
     if (!block.taken.exchange(true, std::memory_order_acquire)) block_ = &block;
@@ -93,8 +99,10 @@ class TakenBlock {
   KeptBlock* block_ = nullptr;
 };
 
-[[nodiscard]] bool finishes_soon(const Slot& slot, const char* operation) {
-  for (const auto deadline = Clock::now() + patience; !has_finished(slot, operation);)
+/// Calls `is_done` until it returns true, for a short time.
+template <class Question>
+[[nodiscard]] bool happens_soon(Question is_done) {
+  for (const auto deadline = Clock::now() + patience; !is_done();)
     if (Clock::now() >= deadline) return false;
   return true;
 }
@@ -115,26 +123,43 @@ void copy_to_device(const Transfer& t, unsigned char* block, native::stream stre
 
 }  // namespace
 
-ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Direction direction, const char* operation) {
-  const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
-  const TakenBlock taken{use.id};
+namespace {
+
+/// Waits a short time until the stream has passed the copy to the block. A value is read at once, while a question takes the runtime a
+/// microsecond or two. Requires: the stream had nothing ahead, not even the write of a value.
+[[nodiscard]] bool arrives_soon(const CopyCall& call, unsigned char* block, std::size_t bytes) {
+  if (bytes > short_copy_up_to - value_bytes || !has_stream_values(call.slot.device))
+    return happens_soon([&] { return has_finished(call.slot, call.operation); });
+  const Value arrived{reinterpret_cast<std::uint32_t*>(block + short_copy_up_to - value_bytes)};
+  arrived.set(0);
+  check(backend::stream_write_value(call.slot.handle, arrived.place(), 1), call.operation);
+  return happens_soon([&] { return arrived.has_reached(1); });
+}
+
+}  // namespace
+
+ShortCopy try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
+  const TakenBlock taken{call.use.id};
   if (!taken) return ShortCopy::not_possible;
   const RelaxedCapture relaxed;  // the queries are the library's own: they must not invalidate a capture of the caller
   // Asked while the block is held: before that, another thread may have enqueued a copy that uses it.
-  if (!is_idle(slot, operation)) return ShortCopy::stream_is_busy;
+  const bool is_known_idle = call.ahead.known() == Ahead::idle && call.ahead.is_undisturbed();
+  if (!is_known_idle && !is_idle(call.slot, call.operation)) return ShortCopy::stream_is_busy;
+  call.ahead.found_idle();
   const Range on_host = host_range(transfer, direction, 0, transfer.height);
   const auto looks_usable = [&] { return look_usable(on_host, page_use(direction)); };
   if (direction == Direction::to_device && !looks_usable()) return ShortCopy::not_possible;
-  unsigned char* const block = taken.memory_for(use);
+  unsigned char* const block = taken.memory_for(call.use);
   if (block == nullptr) return ShortCopy::not_possible;
   if (direction == Direction::to_device) {
-    copy_to_device(transfer, block, slot.handle, operation);
+    copy_to_device(transfer, block, call.slot.handle, call.operation);
     return ShortCopy::done;
   }
   const Transfer to_block{block, transfer.width, transfer.from, transfer.from_pitch, transfer.width, transfer.height};
-  check(enqueue_transfer(to_block, slot.handle), operation);
+  check(enqueue_transfer(to_block, call.slot.handle), call.operation);
   // The system is asked while the device works. If the device takes longer than `patience`, the copy is staged instead.
-  if (!looks_usable() || !finishes_soon(slot, operation)) return ShortCopy::not_possible;
+  const bool is_usable = looks_usable();
+  if (!arrives_soon(call, block, transfer.bytes()) || !is_usable) return ShortCopy::not_possible;
   copy_rows({transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});
   return ShortCopy::done;
 }

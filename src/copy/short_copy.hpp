@@ -3,8 +3,8 @@
 /// pinned block. That takes some microseconds, less than to wake a worker.
 #pragma once
 
+#include "copy/facts.hpp"
 #include "copy/transfer.hpp"
-#include "stream/slots.hpp"
 
 #include <runnel/config.hpp>
 
@@ -17,7 +17,7 @@ enum class ShortCopy {
 };
 /// Unless the copy is done, pageable memory is unchanged. The caller waits 30 us at most for work of other streams.
 /// Requires: the stream is not being captured, and its device is current; the transfer has at most short_copy_up_to bytes.
-[[nodiscard]] ShortCopy try_short_copy(Slot& slot, const Transfer& transfer, Direction direction, const char* operation);
+[[nodiscard]] ShortCopy try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction);
 /// Gives the pinned blocks of such copies back to the pool, except those in use at this moment.
 void give_back_short_copy_blocks() noexcept;
 

@@ -36,8 +36,8 @@ static_assert(sizeof(MappingQuery) == 104);
 
 enum class Mapping { unknown, refused, file, plain };
 
-/// The least favourable of the mappings that the range lies in.
-[[nodiscard]] Mapping mapping_of(Range range, PageUse use) noexcept {
+/// The least favourable of the mappings that the range lies in. `last` becomes the last of them.
+[[nodiscard]] Mapping mapping_of(Range range, PageUse use, Range& last) noexcept {
   static const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   Mapping least = Mapping::plain;
   const std::uintptr_t end = address_of(range.begin) + range.bytes;
@@ -47,15 +47,29 @@ enum class Mapping { unknown, refused, file, plain };
     if (ioctl(maps, _IOWR('f', 17, MappingQuery), &query) != 0) return errno == ENOENT ? Mapping::refused : Mapping::unknown;
     if ((query.flags & (use == PageUse::read ? 1U : 2U)) == 0) return Mapping::refused;
     if (query.inode != 0) least = Mapping::file;
+    last = {reinterpret_cast<const void*>(query.begin), query.end - query.begin};
     begin = query.end;
   }
   return least;
+}
+[[nodiscard]] Mapping mapping_of(Range range, PageUse use) noexcept {
+  Range last{};
+  return mapping_of(range, use, last);
 }
 
 }  // namespace
 
 bool look_usable(Range range, PageUse use) noexcept {
   const Mapping found = mapping_of(range, use);
+  return found == Mapping::plain || found == Mapping::unknown;
+}
+
+bool look_usable(Range range, PageUse use, Range& plain) noexcept {
+  const std::uintptr_t begin = address_of(range.begin), known = address_of(plain.begin);
+  if (begin >= known && begin + range.bytes <= known + plain.bytes) return true;
+  Range last{};
+  const Mapping found = mapping_of(range, use, last);
+  if (found == Mapping::plain) plain = last;
   return found == Mapping::plain || found == Mapping::unknown;
 }
 

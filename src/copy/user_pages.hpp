@@ -18,6 +18,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// False if a file is behind a page, or a page does not allow `use`. True if there is neither, and where the system cannot say (before
 /// Linux 6.11). Takes about a microsecond.
 [[nodiscard]] bool look_usable(Range range, PageUse use) noexcept;
+/// The same for many ranges: `plain` is a mapping that was found usable and has no file behind it, or empty. Within it the system is not
+/// asked again.
+[[nodiscard]] bool look_usable(Range range, PageUse use, Range& plain) noexcept;
 /// Has the system bring in each page. False if one of them does not allow `use`.
 [[nodiscard]] bool populate_pages(Range range, PageUse use) noexcept;
 

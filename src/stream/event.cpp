@@ -215,6 +215,7 @@ void EventBase::record(StreamRef stream) {
   Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
   const StreamCall call{slot, operation};
+  call.disturbs_nothing();
   if (!record_again(call)) record_on_fresh(call.slot());
   captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
   if (is_observed()) [[unlikely]]

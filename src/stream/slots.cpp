@@ -123,6 +123,8 @@ void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
   slot.device = stream.device;
   slot.blocking = stream.blocking;
   slot.owned = owned;
+  slot.handle_is_known.store(true, __ATOMIC_RELAXED);
+  slot.ahead.disturb();
   slot.references.store(1, std::memory_order_relaxed);
   if (!slot.listed) table.insert(slot);
   make_live(slot);
@@ -198,6 +200,7 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept {
   const std::lock_guard lock{slots_lock};
   table.for_each(stream.handle, [&](Slot& each) { unlist(each, forgotten); });
   begin_stream(*slot, stream, true);
+  slot->handle_is_known.store(false, __ATOMIC_RELAXED);
 }
 
 Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "base/sync.hpp"
+#include "stream/work_ahead.hpp"
 
 #include <runnel/current.hpp>
+#include <runnel/detail/backend.hpp>
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/stream.hpp>
 
@@ -48,6 +50,8 @@ struct Slot : StreamSlot {
   sync::Atomic<bool> wait_event_busy{false};
 
   sync::Atomic<bool> has_failure{false};
+
+  WorkAhead ahead;
 
   /// For the race checker: the stream's id if the checker knows that all operations of the stream are complete, else 0. Always 0 for a
   /// blocking stream.
@@ -127,6 +131,13 @@ void finish_slot(Slot& slot) noexcept;
 
 /// Whether the stream is the device's default stream, which orders with blocking streams, and not a thread's.
 [[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept { return slot.is_default && slot.thread == nullptr; }
+
+/// The stream's knowledge of the work ahead; null if other code may have enqueued work, or the stream orders with the default stream.
+[[nodiscard]] inline WorkAhead* work_ahead(Slot& slot) noexcept {
+  const bool is_own = slot.owned && !slot.blocking && !slot.is_default;
+  const bool is_needed = !backend::copies_pageable_asynchronously();
+  return is_needed && is_own && !slot.handle_is_known.load(__ATOMIC_RELAXED) ? &slot.ahead : nullptr;
+}
 
 struct LiveStream {
   Slot* slot;

@@ -34,6 +34,7 @@ constexpr const char* captured = "the stream is being captured: nothing runs bef
 
 [[nodiscard]] bool poll(const StreamCall& call) {
   if (if_captures_met()) refuse_in_capture(call.slot(), call.operation(), captured);  // the runtime's refusal would end the capture
+  call.disturbs_nothing();
   const RelaxedCapture relaxed{are_captures_open()};
   if (!has_finished(call.slot(), call.operation())) return false;
   tell_complete(call.slot());
@@ -52,11 +53,14 @@ Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
   refuse_in_capture(call);
+  call.disturbs_nothing();
+  AheadScope ahead{work_ahead(call.slot())};
   {
     const WatchedWait watched{waiting, static_cast<std::int64_t>(stream.id())};
     const RelaxedCapture relaxed{are_captures_open()};
     call.check(backend::stream_synchronize(call.handle()));
   }
+  ahead.leaves(Ahead::idle);
   tell_complete(call.slot());
   complete_requested_mark(call.slot());
   return call.slot();

@@ -22,6 +22,11 @@ class StreamCall {
   StreamCall(StreamRef stream, const char* operation) : StreamCall{enter_stream(stream, operation), operation} {}
   /// Requires: enter() was called, and the slot is live.
   StreamCall(Slot& slot, const char* operation) : operation_{operation}, slot_{slot}, device_{slot, operation} {}
+  StreamCall(const StreamCall&) = delete;
+  StreamCall& operator=(const StreamCall&) = delete;
+  ~StreamCall() {
+    if (disturbs_) slot_.ahead.disturb();
+  }
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] Slot& slot() const noexcept { return slot_; }
@@ -29,7 +34,11 @@ class StreamCall {
   /// @throws the runtime's error, if it refused
   void check(backend::status status) const { detail::check(status, operation_); }
 
+  /// The operation enqueues nothing that could write memory of the host, as other work of the stream and of streams it waits for can.
+  void disturbs_nothing() const noexcept { disturbs_ = false; }
+
   void record(native::event event) const {
+    disturbs_nothing();
     check(backend::event_record(event, handle()));
     tell_record(slot_, event);
   }
@@ -44,6 +53,7 @@ class StreamCall {
   const char* operation_;
   Slot& slot_;
   StreamDevice device_;
+  mutable bool disturbs_ = true;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -37,7 +37,7 @@ struct KnownFacts {
   [[nodiscard]] bool are_on_two_devices() { return ask("devices ", two_devices); }
   [[nodiscard]] bool device_reads_pageable() { return ask("page tables ", reads_pageable); }
   [[nodiscard]] bool is_capturing() { return ask("capturing ", capturing); }
-  [[nodiscard]] bool is_idle() { return ask("idle ", idle); }
+  [[nodiscard]] bool may_read_now() { return ask("idle ", idle); }
   [[nodiscard]] bool direct_failed() const { return refused; }
   [[nodiscard]] bool short_copy_failed() const { return short_failed; }
 

@@ -45,6 +45,13 @@ struct StreamSlot {
   bool is_default = false;  // the handle means "of the current device" (or thread): set the device before using it
   char name[32] = {};
   Atomic<Attachment*> attachments{nullptr};
+  /// Code outside the library may enqueue work: it made the stream, or has asked for the handle.
+  mutable Atomic<bool> handle_is_known{true};
+
+  [[nodiscard]] native::stream hand_out() const noexcept {
+    if (!handle_is_known.load(__ATOMIC_RELAXED)) handle_is_known.store(true, __ATOMIC_RELAXED);
+    return handle;
+  }
 };
 
 struct Access;

@@ -3,51 +3,79 @@
 
 #include "base/check.hpp"
 #include "base/sync.hpp"
+#include "copy/copy_calls.hpp"
+#include "copy/staging/cut.hpp"
 #include "copy/streaming_copy.hpp"
 #include "copy/user_pages.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t parts_per_buffer = 16;
+constexpr std::size_t parts_per_piece = 16;
 constexpr std::size_t smallest_part = std::size_t{64} << 10;
 constexpr std::size_t streaming_from = std::size_t{8} << 20;    // to the host: no cache would keep so much for its reader
 constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // to the device: a cache may still hold that much of the source
+constexpr std::size_t streaming_run = std::size_t{4} << 10;     // for fewer bytes the fence at the end costs more than it saves
 
-[[nodiscard]] unsigned char* destination_place(const Job& job, const Piece& piece) noexcept {
-  return job.transfer.to + piece.row * job.transfer.to_pitch + piece.column;
-}
-[[nodiscard]] const unsigned char* source_place(const Job& job, const Piece& piece) noexcept {
-  return job.transfer.from + piece.row * job.transfer.from_pitch + piece.column;
-}
-
-/// How much of a piece is one part: bytes of a piece of one row, else rows.
-[[nodiscard]] std::size_t part_size(const Job& job, const Piece& piece) noexcept {
-  const std::size_t bytes = std::max(smallest_part, job.ring.buffer_bytes / parts_per_buffer);
-  return piece.rows == 1 ? bytes : std::max<std::size_t>(1, bytes / piece.bytes);
+[[nodiscard]] std::size_t part_bytes(const Piece& piece) noexcept {
+  constexpr std::size_t page = 4096;
+  return std::max(smallest_part, (piece.bytes / parts_per_piece + page - 1) / page * page);
 }
 
-/// Whether these rows of user memory can be touched. Touching other pages would end the process.
-[[nodiscard]] bool can_touch(Job& job, const Transfer& rows) noexcept {
+/// The segment that byte `at` of the list lies in.
+[[nodiscard]] Segments::const_iterator segment_at(const Segments& segments, std::size_t at) noexcept {
+  const auto next =
+      std::upper_bound(segments.begin(), segments.end(), at, [](std::size_t a, const Segment& segment) { return a < segment.begin; });
+  return next - 1;
+}
+
+/// Calls `f(host, device, offset, bytes)` for each range of the work's bytes `begin` to `begin + bytes` that lies end to end on the host and
+/// on the device. `offset` is counted from `begin`.
+template <class F>
+void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
+  const bool to_device = work.direction == Direction::to_device;
+  if (work.segments.empty()) {
+    const Transfer& t = work.rows;
+    std::size_t row = begin / t.width, column = begin % t.width;
+    for (std::size_t done = 0; done < bytes; ++row, column = 0) {
+      const std::size_t run = std::min(t.width - column, bytes - done);
+      unsigned char* const to = t.to + row * t.to_pitch + column;
+      auto* const from = const_cast<unsigned char*>(t.from + row * t.from_pitch + column);  // which nobody writes
+      to_device ? f(from, to, done, run) : f(to, from, done, run);
+      done += run;
+    }
+    return;
+  }
+  auto segment = segment_at(work.segments, begin);
+  for (std::size_t done = 0, skip = begin - segment->begin; done < bytes; ++segment, skip = 0) {
+    const std::size_t run = std::min(segment->bytes - skip, bytes - done);
+    f(segment->host + skip, segment->device + skip, done, run);
+    done += run;
+  }
+}
+
+/// Whether the bytes of user memory can be touched. Touching other pages would end the process. `plain` is a mapping that can be.
+[[nodiscard]] bool can_touch(Job& job, Range run, Range& plain) noexcept {
   using Memory = Job::Memory;
-  const PageUse use = page_use(job.direction);
+  const PageUse use = page_use(job.direction());
+  if (!job.work.segments.empty()) return look_usable(run, use, plain) || populate_pages(run, use);
   Memory memory = job.memory.load(std::memory_order_relaxed);
   if (memory == Memory::unseen) {
-    const Range all = host_range(job.transfer, job.direction, 0, job.transfer.height);
+    const Range all = host_range(job.work.rows, job.direction(), 0, job.work.rows.height);
     memory = look_usable(all, use) ? Memory::plain : Memory::doubtful;
     job.memory.store(memory, std::memory_order_relaxed);
   }
-  for (std::size_t row = 0; memory == Memory::doubtful && row < rows.height; ++row)
-    if (!populate_pages(host_range(rows, job.direction, row, 1), use)) return false;
-  return true;
+  return memory == Memory::plain || populate_pages(run, use);
 }
 
 /// Keeps an exception for the stream's next synchronize().
 void keep_untouchable(const Job& job) noexcept {
   try {
-    if (job.direction == Direction::to_device)
+    if (job.direction() == Direction::to_device)
       throw_error(errc::unreadable_source, "copy", "a page of the source cannot be read: was its file truncated, or its permission taken?");
     throw_error(errc::unwritable_destination, "copy",
                 "a page of the destination cannot be written: was its file truncated, or its permission taken?");
@@ -56,82 +84,87 @@ void keep_untouchable(const Job& job) noexcept {
   }
 }
 
-/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers. To the host: 89 GB/s instead of 48. To the device: a
-/// tenth to a third faster if a cache holds the source, since the device then reads the buffer faster; else 38 GB/s instead of 61.
-[[nodiscard]] bool writes_past_caches(const Job& job) noexcept {
-  const std::size_t bytes = job.transfer.width * job.transfer.height;
-  return job.direction == Direction::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
+void copy_run(const Job& job, unsigned char* to, const unsigned char* from, std::size_t bytes) noexcept {
+  if (job.past_caches && bytes >= streaming_run)
+    copy_streaming(to, from, bytes);
+  else
+    std::memcpy(to, from, bytes);
 }
 
 void move(Job& job, Part part) noexcept {
-  Piece piece = job.piece(part.piece);
-  const std::size_t start = part_size(job, piece) * part.number;
-  unsigned char* buffer = job.ring.buffer(job.first_piece + part.piece);
-  if (piece.rows == 1) {
-    buffer += start;
-    piece.column += start;
-    piece.bytes = std::min(part_size(job, piece), piece.bytes - start);
-  } else {
-    buffer += start * piece.bytes;
-    piece.row += start;
-    piece.rows = std::min(part_size(job, piece), piece.rows - start);
+  const Piece& piece = job.pieces[part.piece];
+  const std::size_t start = part_bytes(piece) * part.number;
+  unsigned char* const buffer = job.buffer(part.piece) + start;
+  Range plain{};
+  for_each_run(job.work, piece.begin + start, std::min(part_bytes(piece), piece.bytes - start),
+               [&](unsigned char* host, const unsigned char*, std::size_t offset, std::size_t bytes) {
+                 if (!can_touch(job, {host, bytes}, plain)) return keep_untouchable(job);
+                 if (job.direction() == Direction::to_device)
+                   copy_run(job, buffer + offset, host, bytes);
+                 else
+                   copy_run(job, host, buffer + offset, bytes);
+               });
+}
+
+[[nodiscard]] std::vector<Piece> cut(const Work& work, std::size_t largest, bool is_row_busy) {
+  std::vector<Piece> pieces;
+  std::size_t begin = 0;
+  for (Cutter cutter{work.direction, work.bytes(), largest, is_row_busy}; !cutter.is_done();) {
+    const std::size_t size = work.segments.empty() ? fit_rows(work.rows, begin, cutter.wanted()) : cutter.wanted();
+    pieces.push_back({begin, size, {}});
+    cutter.take(size);
+    begin += size;
   }
-  const Transfer rows = job.direction == Direction::to_device
-                            ? Transfer{buffer, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows}
-                            : Transfer{destination_place(job, piece), job.transfer.to_pitch, buffer, piece.bytes, piece.bytes, piece.rows};
-  if (!can_touch(job, rows))
-    keep_untouchable(job);
-  else if (rows.height == 1 && writes_past_caches(job))
-    copy_streaming(rows.to, rows.from, rows.width);
-  else
-    copy_rows(rows);
+  return pieces;
+}
+
+/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers. To the host: 89 GB/s instead of 48. To the device: a
+/// tenth to a third faster if a cache holds the source, since the device then reads the buffer faster; else 38 GB/s instead of 61.
+[[nodiscard]] bool writes_past_caches(Direction direction, std::size_t bytes) noexcept {
+  return direction == Direction::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
 }
 
 }  // namespace
 
-Cut cut_for(const Transfer& transfer, std::size_t buffer_bytes) noexcept {
-  if (transfer.width > buffer_bytes) {
-    const std::size_t pieces_per_row = (transfer.width + buffer_bytes - 1) / buffer_bytes;
-    return {1, pieces_per_row, transfer.height * pieces_per_row};
+void sort_segments(Segments& segments) noexcept {
+  std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.device < b.device; });
+  std::size_t begin = 0;
+  for (Segment& segment : segments) {
+    segment.begin = begin;
+    begin += segment.bytes;
   }
-  const std::size_t rows_per_piece = std::min(buffer_bytes / transfer.width, transfer.height);
-  return {rows_per_piece, 1, (transfer.height + rows_per_piece - 1) / rows_per_piece};
 }
 
-Job::Job(Slot& of, Direction towards, const Transfer& what, Ring& through)
+Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
       device{of.device},
       epoch{of.completions.load(std::memory_order_relaxed)},
-      direction{towards},
-      transfer{what},
+      work{std::move(what)},
       ring{through},
-      cut{cut_for(what, through.buffer_bytes)},
-      count{static_cast<std::uint32_t>(cut.pieces)} {
-  unfinished.store(count + 1, std::memory_order_relaxed);
+      may_start{starts_now},
+      past_caches{writes_past_caches(work.direction, through.row.load(std::memory_order_relaxed))},
+      pieces{cut(work, through.bytes / pieces_per_ring, starts_now && through.row.load(std::memory_order_relaxed) > work.bytes())} {
+  unfinished.store(count() + 1, std::memory_order_relaxed);
 }
 
-Piece Job::piece(std::uint32_t index) const noexcept {
-  if (cut.pieces_per_row > 1) {
-    const std::size_t column = index % cut.pieces_per_row * ring.buffer_bytes;
-    return {index / cut.pieces_per_row, 1, column, std::min(ring.buffer_bytes, transfer.width - column)};
-  }
-  const std::size_t row = index * cut.rows_per_piece;
-  return {row, std::min(cut.rows_per_piece, transfer.height - row), 0, transfer.width};
+void Job::take_numbers() noexcept {
+  number = ++ring.jobs[direction() == Direction::to_host];
+  first_piece = ring.pieces;
+  for (Piece& piece : pieces) piece.place = ring.place(piece.bytes);
 }
 
 bool Job::is_claimable() const noexcept {
   if (next_piece >= announced.load(std::memory_order_acquire)) return false;
-  const std::uint64_t next = first_piece + next_piece;
-  if (direction == Direction::to_host) return ring.filled(next).has_reached(Ring::use_of(next));
-  // A cancelled job does not wait for its start, because the stream may already wait for its bytes. Its buffer must still be empty.
-  const bool is_started = ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
-  return is_started && ring.emptied(next).has_reached(Ring::use_of(next) - 1);
+  if (direction() == Direction::to_host) return ring.filled().has_reached(first_piece + next_piece + 1);
+  // A cancelled job does not wait for its start, because the stream may already wait for its bytes. Its place must still be empty.
+  const bool is_started = may_start || ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
+  return is_started && ring.emptied().has_reached(pieces[next_piece].place.emptied);
 }
 
-std::uint32_t part_count(const Job& job, const Piece& piece) noexcept {
-  const std::size_t size = part_size(job, piece);
-  return static_cast<std::uint32_t>(((piece.rows == 1 ? piece.bytes : piece.rows) + size - 1) / size);
+std::uint32_t part_count(const Piece& piece) noexcept {
+  const std::size_t size = part_bytes(piece);
+  return static_cast<std::uint32_t>((piece.bytes + size - 1) / size);
 }
 
 void move_unless_cancelled(Job& job, Part part) noexcept {
@@ -147,12 +180,42 @@ void cancel(Job& job) noexcept {
   while (job.moving.load(std::memory_order_seq_cst) > 0) sync::yield();
 }
 
+namespace {
+
+/// A copy of a list: neighbours on the device become one copy, since they lie end to end in the ring, too.
+[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece, unsigned char* buffer, native::stream stream) noexcept {
+  CopyCalls calls{stream, CopyCalls::Fallback::one_by_one};
+  unsigned char* device = nullptr;
+  std::size_t from = 0, to = 0;  // of what lies end to end so far
+  const auto enqueue = [&] {
+    if (to == from) return;
+    const bool to_device = job.direction() == Direction::to_device;
+    static_cast<void>(to_device ? calls.add(device, buffer + from, to - from) : calls.add(buffer + from, device, to - from));
+  };
+  for_each_run(job.work, piece.begin, piece.bytes, [&](const unsigned char*, unsigned char* on_device, std::size_t offset, std::size_t bytes) {
+    if (device + (to - from) != on_device) {
+      enqueue();
+      device = on_device;
+      from = offset;
+    }
+    to = offset + bytes;
+  });
+  enqueue();
+  return calls.finish();
+}
+
+}  // namespace
+
 backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept {
-  const Piece piece = job.piece(index);
-  unsigned char* const buffer = job.ring.buffer(job.first_piece + index);
-  if (job.direction == Direction::to_device)
-    return enqueue_transfer({destination_place(job, piece), job.transfer.to_pitch, buffer, piece.bytes, piece.bytes, piece.rows}, stream);
-  return enqueue_transfer({buffer, piece.bytes, source_place(job, piece), job.transfer.from_pitch, piece.bytes, piece.rows}, stream);
+  const Piece& piece = job.pieces[index];
+  unsigned char* const buffer = job.buffer(index);
+  if (!job.work.segments.empty()) return copy_segments(job, piece, buffer, stream);
+  const Transfer& t = job.work.rows;
+  const std::size_t row = piece.begin / t.width, column = piece.begin % t.width;
+  const std::size_t width = std::min(piece.bytes, t.width), height = piece.bytes / width;
+  if (job.direction() == Direction::to_device)
+    return enqueue_transfer({t.to + row * t.to_pitch + column, t.to_pitch, buffer, width, width, height}, stream);
+  return enqueue_transfer({buffer, width, t.from + row * t.from_pitch + column, t.from_pitch, width, height}, stream);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

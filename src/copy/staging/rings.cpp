@@ -8,6 +8,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
+#include "copy/staging/cut.hpp"
 #include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
 #include "device/device_table.hpp"
@@ -35,10 +36,7 @@ namespace {
               backend::error_name(s));
 }
 
-// A piece costs the stream about 10 us beside its copy (a wait, a write, and the gaps around them), so small pieces are slow. One thread
-// would fill a large piece slowly. So pieces are large, and several workers move the parts of one.
-constexpr std::size_t smallest_buffer = std::size_t{512} << 10;
-// A piece is three commands, and a channel of CUDA holds about a thousand.
+// A piece is three calls of the runtime, and a channel of CUDA holds 1,020 calls.
 constexpr std::size_t most_pieces = 256;
 
 constexpr std::size_t most_workers = 64;
@@ -64,7 +62,7 @@ void StagingRings::fill_in_options() {
   o.workers = std::min(o.workers, static_cast<int>(most_workers));
   if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
-  o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_buffer, std::size_t{1} << 30));
+  o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_piece, std::size_t{1} << 30));
   if (o.memory == 0) o.memory = size_in_environment("RUNNEL_STAGING_MEMORY").value_or(0);
   if (o.memory == 0) o.memory = std::size_t{512} << 20;
   options_ = o;
@@ -90,19 +88,27 @@ StagingOptions StagingRings::options() {
   return *options_;
 }
 
-/// The stream's own ring, else the smallest unused one whose buffers are large enough, else null. An unused ring must also have been read
-/// by its last stream. Otherwise the next stream would wait for that stream, perhaps for good where both share a hardware channel.
-Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t buffer_bytes) {
+/// The bytes of the stream's earlier copies that still follow each other.
+std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
+  std::size_t row = 0;
+  for (const auto& ring : rings_)
+    if (ring->owner == owner && ring->data != nullptr && !ring->is_unused()) row = std::max(row, ring->row.load(std::memory_order_relaxed));
+  return row;
+}
+
+/// The stream's own ring, else the smallest unused one that is large enough, else null. An unused ring must also have been read by its
+/// last stream. Otherwise the next stream would wait for that stream, perhaps for good where both share a hardware channel.
+Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
-    if (ring->data == nullptr || ring->buffer_bytes < buffer_bytes || ring->given_up.load(std::memory_order_acquire)) continue;
+    if (ring->data == nullptr || ring->bytes < bytes || ring->given_up.load(std::memory_order_acquire)) continue;
     if (ring->owner == owner) return ring.get();
-    if (ring->is_unused() && (best == nullptr || ring->buffer_bytes < best->buffer_bytes)) best = ring.get();
+    if (ring->is_unused() && (best == nullptr || ring->bytes < best->bytes)) best = ring.get();
   }
   return best;
 }
 
-backend::status StagingRings::make_ring(std::size_t buffer_bytes, Ring*& made) {
+backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
   const RelaxedCapture relaxed;
   const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
@@ -114,22 +120,23 @@ backend::status StagingRings::make_ring(std::size_t buffer_bytes, Ring*& made) {
     ring = rings_.emplace_back(std::make_unique<Ring>(static_cast<std::uint32_t*>(values))).get();
   }
   void* data = nullptr;
-  if (const backend::status s = allocate_pinned_pages(data, buffer_bytes * buffers_per_ring); s != backend::ok) return s;
-  ring->data = static_cast<unsigned char*>(data);
-  ring->buffer_bytes = buffer_bytes;
-  pinned_ += buffer_bytes * buffers_per_ring;
+  if (const backend::status s = allocate_pinned_pages(data, bytes); s != backend::ok) return s;
+  ring->set_memory(static_cast<unsigned char*>(data), bytes);
+  pinned_ += bytes;
   made = ring;
   return backend::ok;
 }
 
-/// A power of 2, so that a ring can serve many copies.
-std::size_t StagingRings::buffer_bytes_for(const Transfer& transfer) const {
-  std::size_t buffer = smallest_buffer;
-  // A sixteenth of the copy, so that the device starts early.
-  while (buffer * 2 <= options_->chunk && buffer * 16 < transfer.bytes()) buffer *= 2;
-  // At most so many pieces as a channel takes at once, because a full channel holds the caller. One ring may be half of all memory.
-  while (cut_for(transfer, buffer).pieces > most_pieces && buffer * 2 * buffers_per_ring <= options_->memory / 2) buffer *= 2;
-  return buffer;
+/// `row`: the bytes that follow each other, those of the work included. The sizes are few, so that a ring can serve many copies.
+std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) const {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  std::size_t piece = smallest_piece;
+  if (row > 2 * mib) piece = 2 * mib;
+  if (row > 32 * mib) piece = std::max(8 * mib, std::bit_floor(row / 16));
+  piece = std::min(piece, options_->chunk);
+  // A full channel holds the caller. One ring may be half of all memory.
+  while (count_pieces(work.rows, work.bytes(), piece) > most_pieces && piece * 2 * pieces_per_ring <= options_->memory / 2) piece *= 2;
+  return piece * pieces_per_ring;
 }
 
 void StagingRings::start_workers(const char* operation) {
@@ -141,29 +148,32 @@ void StagingRings::start_workers(const char* operation) {
   started_ = true;
 }
 
-Ring& StagingRings::ring_for(const Slot& slot, const Transfer& transfer, const char* operation) {
+/// Above the limit, or without memory, a stream gets a smaller ring, if need be the smallest: slower, but it never waits for another
+/// stream. Nor is cached pinned memory given back here: the runtimes hold a caller who frees such memory.
+Ring& StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation) {
+  for (;; bytes /= 2) {
+    Ring* ring = find_ring(owner, bytes);
+    if (ring != nullptr) return *ring;
+    const bool is_smallest = bytes == smallest_piece * pieces_per_ring;
+    if (!is_smallest && pinned_ + bytes > options_->memory) continue;
+    const backend::status s = make_ring(bytes, ring);
+    if (s == backend::ok) return *ring;
+    if (backend::classify(s) != errc::out_of_memory) throw_status(s, operation);
+    if (is_smallest) throw_shortage(s, operation);
+    backend::forget_error(s);
+  }
+}
+
+Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* operation) {
   const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
   const std::lock_guard lock{mutex_};
   start_workers(operation);
-  std::size_t buffer_bytes = buffer_bytes_for(transfer);
-  Ring* ring = find_ring(id, buffer_bytes);
-  // Above the limit, or without memory, a stream gets smaller buffers, if need be the smallest: slower, but it never waits for another
-  // stream. Nor is cached pinned memory given back here: the runtimes hold a caller who frees such memory.
-  while (ring == nullptr) {
-    const bool is_smallest = buffer_bytes == smallest_buffer;
-    if (is_smallest || pinned_ + buffer_bytes * buffers_per_ring <= options_->memory) {
-      const backend::status s = make_ring(buffer_bytes, ring);
-      if (s == backend::ok) break;
-      if (backend::classify(s) != errc::out_of_memory) throw_status(s, operation);
-      if (is_smallest) throw_shortage(s, operation);
-      backend::forget_error(s);
-    }
-    buffer_bytes /= 2;
-    ring = find_ring(id, buffer_bytes);
-  }
-  ring->owner = id;
-  ring->active.fetch_add(1, std::memory_order_acq_rel);
-  return *ring;
+  const std::size_t row = row_of(id) + work.bytes();
+  Ring& ring = find_or_make_ring(id, ring_bytes_for(work, row), operation);
+  ring.owner = id;
+  ring.row.store(row, std::memory_order_relaxed);
+  ring.active.fetch_add(1, std::memory_order_acq_rel);
+  return ring;
 }
 
 void StagingRings::trim() {
@@ -173,8 +183,9 @@ void StagingRings::trim() {
     unused.reserve(rings_.size());  // before anything is taken out
     for (const auto& ring : rings_) {
       if (ring->data == nullptr || !ring->is_unused()) continue;
-      unused.push_back(std::exchange(ring->data, nullptr));
-      pinned_ -= ring->buffer_bytes * buffers_per_ring;
+      unused.push_back(ring->data);
+      pinned_ -= ring->bytes;
+      ring->set_memory(nullptr, 0);
     }
   }
   if (unused.empty()) return;

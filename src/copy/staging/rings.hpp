@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/sync.hpp"
+#include "copy/staging/job.hpp"
 #include "copy/staging/ring.hpp"
-#include "copy/transfer.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -22,17 +22,19 @@ class StagingRings {
  public:
   void configure(const StagingOptions& options);
   [[nodiscard]] StagingOptions options();
-  /// A ring for the stream's next copy, with one more active job. The first call starts the workers.
-  [[nodiscard]] Ring& ring_for(const Slot& slot, const Transfer& transfer, const char* operation);
-  /// Frees the buffers of unused rings.
+  /// A ring for the stream's next job, with one more active job. The first call starts the workers.
+  [[nodiscard]] Ring& ring_for(const Slot& slot, const Work& work, const char* operation);
+  /// Frees the memory of unused rings.
   void trim();
 
  private:
   void fill_in_options();
   void start_workers(const char* operation);
-  [[nodiscard]] std::size_t buffer_bytes_for(const Transfer& transfer) const;
-  [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t buffer_bytes);
-  [[nodiscard]] backend::status make_ring(std::size_t buffer_bytes, Ring*& made);
+  [[nodiscard]] std::size_t ring_bytes_for(const Work& work, std::size_t row) const;
+  [[nodiscard]] std::size_t row_of(std::uint64_t owner) const noexcept;
+  [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t bytes);
+  [[nodiscard]] Ring& find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation);
+  [[nodiscard]] backend::status make_ring(std::size_t bytes, Ring*& made);
 
   sync::Mutex mutex_;  // guards the rest
   std::optional<StagingOptions> options_;

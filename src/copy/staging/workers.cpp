@@ -30,31 +30,57 @@ bool StagingWorkers::start(int count) noexcept {
 
 void StagingWorkers::add(const JobPtr& job) {
   const std::lock_guard lock{lock_};
+  Ring& ring = job->ring;
+  const bool is_new = ring.unclaimed.empty();
+  if (is_new) rings_.reserve(rings_.size() + 1);
   jobs_.push_back(job);
+  try {
+    ring.unclaimed.push_back(job);
+  } catch (...) {
+    jobs_.pop_back();
+    throw;
+  }
+  if (is_new) rings_.push_back(&ring);
+  job->turn = ++turns_;
 }
 
-/// The first part, in the order of submission, that can be moved now. Requires: the lock is held.
+/// Of the parts that can be moved now, the first in the order of submission. The pieces of a ring come in their order, so that only its
+/// first job matters. Requires: the lock is held.
 JobPtr StagingWorkers::claim(Part& part) {
-  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [](const JobPtr& job) { return job->is_claimable(); });
-  if (found == jobs_.end()) return nullptr;
-  Job& job = **found;
-  const std::uint32_t parts = part_count(job, job.piece(job.next_piece));
-  part = {job.next_piece, job.next_part++};
-  if (part.number == 0) job.ring.parts_left[(job.first_piece + part.piece) % buffers_per_ring].store(parts, std::memory_order_relaxed);
-  if (job.next_part == parts) {
-    ++job.next_piece;
-    job.next_part = 0;
+  Ring* found = nullptr;
+  for (Ring* const ring : rings_) {
+    const Job& job = *ring->unclaimed.front();
+    if ((found == nullptr || job.turn < found->unclaimed.front()->turn) && job.is_claimable()) found = ring;
   }
-  return *found;
+  if (found == nullptr) return nullptr;
+  JobPtr job = found->unclaimed.front();
+  const std::uint32_t parts = part_count(job->pieces[job->next_piece]);
+  part = {job->next_piece, job->next_part++};
+  if (part.number == 0) found->parts_left(job->first_piece + part.piece).store(parts, std::memory_order_relaxed);
+  if (job->next_part == parts) {
+    ++job->next_piece;
+    job->next_part = 0;
+    if (job->next_piece == job->count()) drop_first(*found);
+  }
+  return job;
+}
+
+/// Takes a ring's first unclaimed job out. Requires: the lock is held.
+void StagingWorkers::drop_first(Ring& ring) noexcept {
+  ring.unclaimed.pop_front();
+  if (ring.unclaimed.empty()) rings_.erase(std::find(rings_.begin(), rings_.end(), &ring));
 }
 
 void StagingWorkers::finish_one(const JobPtr& job) {
   if (job->unfinished.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   // Not for a cancelled job: no stream waits for its end, and a later job may have raised the value already.
-  if (job->direction == Direction::to_host && job->stream_waits_for_end) job->ring.finished().set(job->number);
+  if (job->direction() == Direction::to_host && job->stream_waits_for_end) job->ring.finished().set(job->number);
   {
     const std::lock_guard lock{lock_};
     jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
+    // After a failure some pieces were never announced.
+    auto& unclaimed = job->ring.unclaimed;
+    if (!unclaimed.empty() && unclaimed.front() == job) drop_first(job->ring);
   }
   job->ring.release();
 }
@@ -78,8 +104,8 @@ void StagingWorkers::move_part(const JobPtr& job, Part part) {
   move_unless_cancelled(*job, part);
   Ring& ring = job->ring;
   const std::uint64_t piece = job->first_piece + part.piece;
-  if (ring.parts_left[piece % buffers_per_ring].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  (job->direction == Direction::to_device ? ring.filled(piece) : ring.emptied(piece)).set(Ring::use_of(piece));
+  if (ring.parts_left(piece).fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  ring.moved(piece, job->direction());
   finish_one(job);
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -39,14 +40,17 @@ class StagingWorkers {
   void work();
   [[nodiscard]] Found look();
   [[nodiscard]] JobPtr claim(Part& part);
+  void drop_first(Ring& ring) noexcept;
   template <class Predicate>
   [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;
   void move_part(const JobPtr& job, Part part);
   void watch(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);
 
-  SpinLock lock_;                          // held while the list is searched or changed
-  std::deque<JobPtr> jobs_;                // in the order of submission
+  SpinLock lock_;                          // held while the lists are searched or changed
+  std::deque<JobPtr> jobs_;                // not closed, in the order of submission
+  std::vector<Ring*> rings_;               // with jobs that have pieces which no worker has claimed
+  std::uint64_t turns_ = 0;                // jobs added so far
   bool is_watched_ = false;                // a worker keeps looking at the values that devices change
   sync::Atomic<std::uint32_t> signal_{0};  // changes when there may be something to do
   sync::Atomic<int> sleepers_{0};

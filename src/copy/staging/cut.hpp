@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How much of a copy goes through a ring at once.
+#pragma once
+
+#include "copy/transfer.hpp"
+
+#include <runnel/config.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// A ring has room for so many of its largest pieces.
+inline constexpr std::size_t pieces_per_ring = 8;
+/// A piece costs the stream about 6 us beside its copy (a wait, a write, and the gaps around them), so that smaller pieces are slow.
+inline constexpr std::size_t smallest_piece = std::size_t{512} << 10;
+
+/// The sizes of a copy's pieces. While a large piece is moved between the ring and user memory, the stream has nothing to do if no other
+/// piece is ready. So the first pieces of a copy to the device are small and each is twice the one before, unless the ring already has
+/// pieces of the stream's earlier copies. The last pieces of a copy to the host are small in the same way, since the stream waits until
+/// the last one is in user memory.
+class Cutter {
+ public:
+  /// `largest`: the largest piece. `is_row_busy`: pieces of earlier copies keep the stream busy.
+  Cutter(Direction direction, std::size_t bytes, std::size_t largest, bool is_row_busy) noexcept
+      : left_{bytes}, largest_{largest}, to_host_{direction == Direction::to_host}, next_{is_row_busy ? largest : smallest_piece} {}
+
+  [[nodiscard]] bool is_done() const noexcept { return left_ == 0; }
+  /// The size that the next piece should have.
+  [[nodiscard]] std::size_t wanted() const noexcept {
+    if (to_host_) return std::min(left_, std::clamp(std::bit_floor(left_ / 2 + 1), smallest_piece, largest_));
+    return std::min(left_, std::min(next_, largest_));
+  }
+  /// The next piece has this size.
+  void take(std::size_t bytes) noexcept {
+    left_ -= bytes;
+    next_ = std::min(2 * next_, largest_);
+  }
+
+ private:
+  std::size_t left_;
+  std::size_t largest_;
+  bool to_host_;
+  std::size_t next_;
+};
+
+/// How many pieces of that size there are.
+[[nodiscard]] inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes, std::size_t piece) noexcept {
+  const auto divided = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
+  if (rows.height <= 1) return divided(bytes, piece);
+  return rows.width > piece ? rows.height * divided(rows.width, piece) : divided(rows.height, piece / rows.width);
+}
+
+/// The size of the next piece of rows from byte `begin` on: whole rows, or a part of one row, so that one copy of the runtime moves it.
+[[nodiscard]] inline std::size_t fit_rows(const Transfer& rows, std::size_t begin, std::size_t wanted) noexcept {
+  const std::size_t in_row = begin % rows.width;
+  if (in_row != 0 || wanted < rows.width) return std::min(wanted, rows.width - in_row);
+  return wanted / rows.width * rows.width;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

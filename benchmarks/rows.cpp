@@ -52,13 +52,11 @@ template <class Copies>
 }
 
 enum class Order { ascending, shuffled, scattered };
-[[nodiscard]] const char* text(Order order) {
-  return order == Order::ascending ? "" : order == Order::shuffled ? "shuffled" : "scattered";
-}
+[[nodiscard]] const char* text(Order order) { return order == Order::ascending ? "" : order == Order::shuffled ? "shuffled" : "scattered"; }
 
 /// The operations of a row. Shuffled: any order on the host and on the device. Scattered: on the device there are gaps, too.
-[[nodiscard]] std::vector<CopyOperation> operations(unsigned char* to, unsigned char* from, std::size_t bytes, std::size_t count, Order order,
-                                                    bool up) {
+[[nodiscard]] std::vector<CopyOperation> operations(unsigned char* to, unsigned char* from, std::size_t bytes, std::size_t count,
+                                                    Order order, bool up) {
   std::vector<std::size_t> host(count), device(count);
   std::iota(host.begin(), host.end(), std::size_t{0});
   std::iota(device.begin(), device.end(), std::size_t{0});

@@ -91,7 +91,6 @@ class TakenBlock {
     return nullptr;
   }
 
-
  private:
   void take(KeptBlock& block) noexcept {
     if (!block.taken.exchange(true, std::memory_order_acquire)) block_ = &block;
@@ -143,6 +142,8 @@ ShortCopy try_short_copy(CopyCall& call, const Transfer& transfer, Direction dir
   if (!taken) return ShortCopy::not_possible;
   const RelaxedCapture relaxed;  // the queries are the library's own: they must not invalidate a capture of the caller
   // Asked while the block is held: before that, another thread may have enqueued a copy that uses it.
+  // Behind other copies to the device the workers are quicker than this thread alone.
+  if (direction == Direction::to_device && call.ahead.known() == Ahead::uploads) return ShortCopy::stream_is_busy;
   const bool is_known_idle = call.ahead.known() == Ahead::idle && call.ahead.is_undisturbed();
   if (!is_known_idle && !is_idle(call.slot, call.operation)) return ShortCopy::stream_is_busy;
   call.ahead.found_idle();

@@ -6,8 +6,12 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 HookEvent about_unasked(const Slot& slot, std::uint64_t id, HookKind kind, const char* operation) noexcept {
-  return {
-      .kind = kind, .operation = operation, .stream = id, .stream_name = slot.name, .device = slot.device, .native_stream = slot.hand_out()};
+  return {.kind = kind,
+          .operation = operation,
+          .stream = id,
+          .stream_name = slot.name,
+          .device = slot.device,
+          .native_stream = slot.hand_out()};
 }
 
 HookEvent about(const Slot& slot, HookKind kind, const char* operation) noexcept {

@@ -18,8 +18,8 @@ enum class Ahead : std::uintptr_t {
   idle,     ///< nothing that uses memory of the host, or that the caller has submitted
 };
 
-/// A stream's knowledge. An operation that enqueues other work than copies to the device calls disturb() after it has enqueued. An operation
-/// that relies on the knowledge, or adds to it, has an AheadScope around it.
+/// A stream's knowledge. An operation that enqueues other work than copies to the device calls disturb() after it has enqueued. An
+/// operation that relies on the knowledge, or adds to it, has an AheadScope around it.
 class WorkAhead {
  public:
   void disturb() noexcept {
@@ -52,9 +52,7 @@ class AheadScope {
 
   [[nodiscard]] Ahead known() const noexcept { return known_; }
   /// Whether no other operation of the stream has begun or ended since this object was made.
-  [[nodiscard]] bool is_undisturbed() const noexcept {
-    return of_ != nullptr && of_->state_.load(std::memory_order_acquire) == own_word();
-  }
+  [[nodiscard]] bool is_undisturbed() const noexcept { return of_ != nullptr && of_->state_.load(std::memory_order_acquire) == own_word(); }
   /// The runtime has said that the stream is idle.
   void found_idle() noexcept { known_ = Ahead::idle; }
   /// Until leaves() is called again, the operation leaves nothing known behind.

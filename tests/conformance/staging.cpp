@@ -458,6 +458,30 @@ TEST_F(Staging, PagesWithoutPermissionAreAnError) {
   }
 }
 
+TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
+  if (!pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  constexpr std::size_t page = 4096, count = 16;
+  for (const bool up : {true, false}) {
+    const Mapping pages{count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
+    ASSERT_TRUE(pages);
+    std::memset(pages.data(), 1, count * page);
+    Stream stream;
+    DeviceBuffer<unsigned char> there{count * page, stream};
+    fill(stream, there, 3);
+    std::vector<CopyOperation> list;
+    for (std::size_t i = 0; i < count; ++i) {
+      unsigned char *const device = there.data() + (count - 1 - i) * page, *const host = pages.data() + i * page;
+      list.push_back(up ? CopyOperation{device, host, page} : CopyOperation{host, device, page});
+    }
+    ASSERT_EQ(mprotect(pages.data() + 4 * page, page, up ? PROT_NONE : PROT_READ), 0);
+    copy_batch(stream, list);
+    EXPECT_EQ(code_of([&] { stream.synchronize(); }), up ? errc::unreadable_source : errc::unwritable_destination);
+    if (!up) {
+      EXPECT_EQ(pages.data()[15 * page], 3) << "the other pages arrive all the same";
+    }
+  }
+}
+
 using StagingInLittleMemory = Conformance;
 
 TEST_F(StagingInLittleMemory, TakesASmallerRing) {

@@ -113,6 +113,12 @@ status copy_async(void* to, const void* from, std::size_t bytes, native::stream 
   if (checks::copies_so_far.fetch_add(1, std::memory_order_relaxed) + 1 == checks::failing_copy) return checks::failed;
   return checks::submit(stream, [=] { std::memcpy(to, from, bytes); }), ok;
 }
+status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+                        native::stream stream) noexcept {
+  for (std::size_t i = 0; i < count; ++i)
+    if (const status s = copy_async(to[i], from[i], bytes[i], stream); s != ok) return s;
+  return ok;
+}
 status copy_2d_async(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, native::stream) noexcept {
   return checks::failed;
 }
@@ -150,6 +156,7 @@ void forget_capture(StreamUse) noexcept {}
 void finish_slot(Slot&) noexcept {}
 bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }
+bool look_usable(Range, PageUse, Range&) noexcept { return true; }
 bool populate_pages(Range, PageUse) noexcept { return true; }
 backend::status free_pinned_pages(void* block) noexcept { return ::operator delete(block), backend::ok; }
 void keep_failure(StreamSlot*, std::uint64_t, Failure) noexcept { model::fail("a copy found no memory"); }

@@ -4,12 +4,14 @@
 #include "copy/staging/stage.hpp"
 
 #include "base/immortal.hpp"
+#include "copy/staging/cut.hpp"
 #include "copy/staging/rings.hpp"
 #include "copy/staging/workers.hpp"
 #include "device.hpp"
 
 #include <iterator>
 #include <optional>
+#include <utility>
 
 namespace checks {
 /// The ring that a stream's copies get, by its number.
@@ -18,8 +20,9 @@ runnel::detail::Ring* rings_of[4];
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-Ring& StagingRings::ring_for(const Slot& slot, const Transfer&, const char*) {
+Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char*) {
   Ring& ring = *checks::rings_of[slot.id.load(std::memory_order_relaxed)];
+  ring.row.store(ring.row.load(std::memory_order_relaxed) + work.bytes(), std::memory_order_relaxed);
   ring.active.fetch_add(1, std::memory_order_acq_rel);
   return ring;
 }
@@ -40,15 +43,23 @@ constexpr std::size_t part = std::size_t{64} << 10;
 
 /// A stream with its ring, and memory to copy.
 struct Lane {
-  Lane(std::uint64_t id, std::size_t buffer, std::size_t all) : bytes{all}, slot{make_slot(id)} {
-    ring.data = new unsigned char[buffer * runnel::detail::buffers_per_ring];
-    ring.buffer_bytes = buffer;
+  Lane(std::uint64_t id, std::size_t piece, std::size_t all) : bytes{all}, slot{make_slot(id)} {
+    const std::size_t size = piece * runnel::detail::pieces_per_ring;
+    ring.set_memory(new unsigned char[size], size);
     rings_of[id] = &ring;
     for (const std::size_t at : {std::size_t{0}, bytes - 1}) user[at] = 1, device[at] = 2;
   }
   void copy(Direction direction, bool may_read_now = false) {
     const bool to_device = direction == Direction::to_device;
-    stage(slot, Transfer{to_device ? device : user, bytes, to_device ? user : device, bytes, bytes, 1}, direction, may_read_now, "copy");
+    const Transfer all{to_device ? device : user, bytes, to_device ? user : device, bytes, bytes, 1};
+    stage(slot, {direction, all}, may_read_now, "copy");
+  }
+  /// Both halves as a list, the second one first.
+  void copy_list(Direction direction) {
+    const std::size_t half = bytes / 2;
+    runnel::detail::Segments segments{{device + half, user + half, half}, {device, user, half}};
+    runnel::detail::sort_segments(segments);
+    stage(slot, {direction, {}, std::move(segments)}, direction == Direction::to_device, "copy");
   }
   void expect_copied() {
     synchronize(slot.handle);
@@ -110,6 +121,35 @@ void after_a_pause() {
   lane.expect_copied();
 }
 
+/// Copies that follow each other: the later one's piece may be filled while the earlier one travels.
+void row_to_device() {
+  start_workers();
+  Lane& lane = make_lane(1, part, part);
+  for (int i = 0; i < 3; ++i) lane.copy(Direction::to_device, true);
+  lane.expect_copied();
+  lane.overwrite();
+}
+/// The second copy to the host must not come before the first one has left the ring, and the last copy starts when the stream comes to it.
+void there_and_back() {
+  start_workers();
+  Lane& lane = make_lane(1, part, part);
+  lane.copy(Direction::to_device, true);
+  lane.copy(Direction::to_host);
+  lane.copy(Direction::to_host);
+  lane.copy(Direction::to_device);
+  lane.expect_copied();
+  lane.overwrite();
+}
+void list(Direction direction) {
+  start_workers();
+  Lane& lane = make_lane(1, part, part);
+  lane.copy_list(direction);
+  lane.expect_copied();
+  lane.overwrite();
+}
+void list_to_device() { list(Direction::to_device); }
+void list_to_host() { list(Direction::to_host); }
+
 void two_streams() {
   start_workers();
   Lane& a = make_lane(1, part, part);
@@ -147,6 +187,10 @@ constexpr model::Check checks_of_staging[] = {
     {"to_host_in_parts", to_host_in_parts},
     {"to_host_around_the_ring", to_host_around_the_ring},
     {"after_a_pause", after_a_pause},
+    {"row_to_device", row_to_device},
+    {"there_and_back", there_and_back},
+    {"list_to_device", list_to_device},
+    {"list_to_host", list_to_host},
     {"two_streams", two_streams},
     {"fail_to_device", fail_to_device},
     {"fail_to_host", fail_to_host},

@@ -30,8 +30,8 @@ class Cutter {
   [[nodiscard]] bool is_done() const noexcept { return left_ == 0; }
   /// The size that the next piece should have.
   [[nodiscard]] std::size_t wanted() const noexcept {
-    if (to_host_) return std::min(left_, std::clamp(std::bit_floor(left_ / 2 + 1), smallest_piece, largest_));
-    return std::min(left_, std::min(next_, largest_));
+    const std::size_t size = to_host_ ? std::max(std::bit_floor(left_ / 2 + 1), smallest_piece) : next_;
+    return std::min({left_, size, largest_});
   }
   /// The next piece has this size.
   void take(std::size_t bytes) noexcept {

@@ -33,8 +33,8 @@ constexpr std::size_t streaming_run = std::size_t{4} << 10;     // for fewer byt
   return next - 1;
 }
 
-/// Calls `f(host, device, offset, bytes)` for each range of the work's bytes `begin` to `begin + bytes` that lies end to end on the host and
-/// on the device. `offset` is counted from `begin`.
+/// Calls `f(host, device, offset, bytes)` for each range of the work's bytes `begin` to `begin + bytes` that lies end to end on the host
+/// and on the device. `offset` is counted from `begin`.
 template <class F>
 void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
   const bool to_device = work.direction == Direction::to_device;
@@ -192,14 +192,15 @@ namespace {
     const bool to_device = job.direction() == Direction::to_device;
     static_cast<void>(to_device ? calls.add(device, buffer + from, to - from) : calls.add(buffer + from, device, to - from));
   };
-  for_each_run(job.work, piece.begin, piece.bytes, [&](const unsigned char*, unsigned char* on_device, std::size_t offset, std::size_t bytes) {
-    if (device + (to - from) != on_device) {
-      enqueue();
-      device = on_device;
-      from = offset;
-    }
-    to = offset + bytes;
-  });
+  for_each_run(job.work, piece.begin, piece.bytes,
+               [&](const unsigned char*, unsigned char* on_device, std::size_t offset, std::size_t bytes) {
+                 if (device + (to - from) != on_device) {
+                   enqueue();
+                   device = on_device;
+                   from = offset;
+                 }
+                 to = offset + bytes;
+               });
   enqueue();
   return calls.finish();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One staged copy, or one list of copies: how it is cut into pieces, and how the parts of a piece are moved between user memory and a ring.
+/// One staged copy, or one list of copies: how it is cut into pieces, and how the parts of a piece are moved between user memory and a
+/// ring.
 #pragma once
 
 #include "base/sync.hpp"
@@ -30,8 +31,8 @@ using Segments = std::vector<Segment>;
 /// What a job copies: the rows of a transfer, or a list. Its bytes are counted from 0, as if they lay end to end.
 struct Work {
   Direction direction;
-  Transfer rows{};       // if there is no list
-  Segments segments{};   // sorted by sort_segments()
+  Transfer rows{};      // if there is no list
+  Segments segments{};  // sorted by sort_segments()
   [[nodiscard]] std::size_t bytes() const noexcept {
     return segments.empty() ? rows.bytes() : segments.back().begin + segments.back().bytes;
   }
@@ -65,16 +66,16 @@ struct Job {
   const std::uint64_t epoch;                        // likewise, see Failure
   const Work work;
   Ring& ring;
-  const bool may_start;           // workers may read the source at once; to the device only
-  const bool past_caches;         // the workers write past the caches
+  const bool may_start;    // workers may read the source at once; to the device only
+  const bool past_caches;  // the workers write past the caches
   std::vector<Piece> pieces;
   std::uint32_t number = 0;       // of the job among those of its ring and direction
   std::uint64_t first_piece = 0;  // its number within the ring
 
   // Guarded by StagingWorkers::lock_.
-  std::uint64_t turn = 0;         // the order of submission
-  std::uint32_t next_piece = 0;   // the first piece with parts that no worker has claimed
-  std::uint32_t next_part = 0;    // the first of those parts
+  std::uint64_t turn = 0;        // the order of submission
+  std::uint32_t next_piece = 0;  // the first piece with parts that no worker has claimed
+  std::uint32_t next_part = 0;   // the first of those parts
 
   sync::Atomic<std::uint32_t> announced{0};   // pieces that workers may claim
   sync::Atomic<std::uint32_t> unfinished{1};  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed

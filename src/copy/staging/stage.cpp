@@ -68,7 +68,10 @@ class ValueStaging {
   }
   /// To the host. The piece is announced afterwards: before that there is nothing that a worker could do.
   [[nodiscard]] backend::status fetch(std::uint32_t index) {
-    if (const backend::status s = wait_for(ring_.emptied(), job_->pieces[index].place.emptied); s != backend::ok) return s;
+    // The stream passes earlier jobs only when all their pieces have left the ring.
+    const std::uint64_t emptied = job_->pieces[index].place.emptied;
+    const bool is_empty = emptied <= job_->first_piece;
+    if (const backend::status s = is_empty ? backend::ok : wait_for(ring_.emptied(), emptied); s != backend::ok) return s;
     if (const backend::status s = copy_piece(*job_, index, stream_); s != backend::ok) return s;
     const backend::status s = write(ring_.filled(), job_->first_piece + index + 1);
     if (s == backend::ok) announce_piece();

@@ -90,6 +90,15 @@ void StagingWorkers::rouse() {
   if (sleepers_.load(std::memory_order_seq_cst) > 0) signal_.notify_one();
 }
 
+/// Whether there is, or soon will be, something to do for several workers.
+bool StagingWorkers::has_many_parts() noexcept {
+  const std::lock_guard lock{lock_};
+  return std::any_of(rings_.begin(), rings_.end(), [](const Ring* ring) {
+    const Job& job = *ring->unclaimed.front();
+    return job.next_piece < job.announced.load(std::memory_order_acquire) && part_count(job.pieces[job.next_piece]) - job.next_part > 2;
+  });
+}
+
 StagingWorkers::Found StagingWorkers::look() {
   Found found;
   const std::lock_guard lock{lock_};
@@ -149,9 +158,11 @@ void StagingWorkers::sleep(std::uint32_t seen) {
 void StagingWorkers::work() {
   using Clock = sync::Clock;
   auto last_success = Clock::now();
-  for (;;) {
+  for (std::uint32_t last_seen = 0;;) {
     const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
     const Found found = look();
+    // Where others find something to do, this worker will, too.
+    if (std::exchange(last_seen, seen) != seen) last_success = Clock::now();
     if (found.job != nullptr) {
       move_part(found.job, found.part);
       last_success = Clock::now();
@@ -163,6 +174,8 @@ void StagingWorkers::work() {
     } else {
       sleep(seen);
       last_success = Clock::now();
+      // Waking takes long. So each that wakes wakes others, before they have found what there is to do.
+      if (has_many_parts()) rouse();
     }
   }
 }

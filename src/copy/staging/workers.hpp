@@ -41,6 +41,7 @@ class StagingWorkers {
   [[nodiscard]] Found look();
   [[nodiscard]] JobPtr claim(Part& part);
   void drop_first(Ring& ring) noexcept;
+  [[nodiscard]] bool has_many_parts() noexcept;
   template <class Predicate>
   [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;
   void move_part(const JobPtr& job, Part part);

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many copies on one stream: their order with the work between them, and lists of copies. The source of a copy to the device may be read
+// before the stream comes to the copy, but only if nothing ahead writes it.
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <random>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using CopyRows = Conformance;
+using CopyLists = Conformance;
+using Bytes = std::vector<unsigned char>;
+
+constexpr std::size_t kib = 1024, mib = 1024 * kib;
+/// Sizes on both sides of each limit: read by the driver, moved by the caller, one piece, several pieces.
+constexpr std::size_t sizes[] = {64, 20 * kib, 40 * kib, 200 * kib, 700 * kib, 5 * mib};
+
+/// A row of copies to the device, then work that writes a source, then the copy of that source.
+class WrittenSource {
+ public:
+  explicit WrittenSource(std::size_t bytes) : first(bytes, 1), source(bytes, 2), back(bytes), there{bytes, stream}, scratch{bytes, stream} {
+    stream.synchronize();
+  }
+  /// `write`: enqueues what sets the source to 7 once the gate is open.
+  void expect_that_the_copy_waits_for(const std::function<void()>& write, Gate& gate) {
+    for (int i = 0; i < 3; ++i) copy(stream, scratch, first);
+    write();
+    copy(stream, there, source);
+    copy(stream, scratch, first);
+    gate.open();
+    copy(stream, back, there);
+    ASSERT_TRUE(stream.synchronize_for(patience));
+    EXPECT_EQ(back, Bytes(back.size(), 7)) << "the source was read too early; " << back.size() << " bytes";
+  }
+  void fill_source() { std::fill(source.begin(), source.end(), static_cast<unsigned char>(7)); }
+
+  Stream stream;
+  Bytes first, source, back;
+  DeviceBuffer<unsigned char> there, scratch;
+};
+
+TEST_F(CopyRows, ReadWhatAHostFunctionBetweenThemWrites) {
+  for (const std::size_t bytes : sizes) {
+    WrittenSource row{bytes};
+    Gate gate;
+    row.expect_that_the_copy_waits_for(
+        [&] {
+          gate.close_on(row.stream);
+          row.stream.launch_host_func([&] { row.fill_source(); });
+        },
+        gate);
+  }
+}
+
+TEST_F(CopyRows, ReadWhatAnAwaitedStreamWrites) {
+  for (const std::size_t bytes : sizes)
+    for (const bool by_event : {false, true}) {
+      WrittenSource row{bytes};
+      Stream other;
+      Event written;
+      Gate gate;
+      row.expect_that_the_copy_waits_for(
+          [&] {
+            gate.close_on(other);
+            other.launch_host_func([&] { row.fill_source(); });
+            other.record_event(written);
+            by_event ? row.stream.wait_event(written) : row.stream.wait_stream(other);
+          },
+          gate);
+    }
+}
+
+TEST_F(CopyRows, ReadWhatACopyToTheHostBetweenThemWrites) {
+  for (const std::size_t bytes : sizes) {
+    WrittenSource row{bytes};
+    DeviceBuffer<unsigned char> sevens{bytes, row.stream};
+    fill(row.stream, sevens, 7);
+    row.stream.synchronize();
+    Gate gate;
+    row.expect_that_the_copy_waits_for(
+        [&] {
+          gate.close_on(row.stream);
+          copy(row.stream, row.source, sevens);
+        },
+        gate);
+  }
+}
+
+TEST_F(CopyRows, ReadWhatAFillOfTheHostBetweenThemWrites) {
+  for (const std::size_t bytes : sizes) {
+    WrittenSource row{bytes};
+    Gate gate;
+    row.expect_that_the_copy_waits_for(
+        [&] {
+          gate.close_on(row.stream);
+          fill(row.stream, row.source, 7);
+        },
+        gate);
+  }
+}
+
+TEST_F(CopyRows, ReadWhatAGraphBetweenThemWrites) {
+  for (const std::size_t bytes : sizes) {
+    WrittenSource row{bytes};
+    Stream capturing;
+    Gate gate;
+    const Graph graph = capture(capturing, [&] {
+      gate.close_on(capturing);
+      capturing.launch_host_func([&] { row.fill_source(); });
+    });
+    row.expect_that_the_copy_waits_for([&] { graph.launch(row.stream); }, gate);
+  }
+}
+
+TEST_F(CopyRows, ReadWhatAnotherThreadsFunctionWrites) {
+  for (const std::size_t bytes : sizes) {
+    WrittenSource row{bytes};
+    Gate gate;
+    row.expect_that_the_copy_waits_for(
+        [&] {
+          on_thread([&] {
+            gate.close_on(row.stream);
+            row.stream.launch_host_func([&] { row.fill_source(); });
+          });
+        },
+        gate);
+  }
+}
+
+// Whoever knows the handle may enqueue work that the library does not see.
+TEST_F(CopyRows, ReadWhatAViewOfTheHandleWrites) {
+  for (const std::size_t bytes : sizes) {
+    WrittenSource row{bytes};
+    const StreamRef view = StreamRef::from_native(row.stream.native(), row.stream.device());
+    Gate gate;
+    row.expect_that_the_copy_waits_for(
+        [&] {
+          gate.close_on(view);
+          view.launch_host_func([&] { row.fill_source(); });
+        },
+        gate);
+  }
+}
+
+TEST_F(CopyRows, KeepEveryByteInAnyMixOfSizesAndDirections) {
+  std::mt19937 random{7};
+  const std::size_t all = 24 * mib;
+  Stream stream;
+  Bytes source(all), back(all);
+  for (std::size_t i = 0; i < all; ++i) source[i] = static_cast<unsigned char>(random());
+  DeviceBuffer<unsigned char> there{all, stream};
+  stream.synchronize();
+  const auto copy_all = [&](auto&& copy_part) {
+    for (std::size_t at = 0, bytes = 0; at < all; at += bytes) {
+      bytes = std::min<std::size_t>(all - at, 1 + random() % sizes[random() % std::size(sizes)]);
+      copy_part(at, bytes);
+    }
+  };
+  const int rounds = long_tests() ? 20 : 2;
+  for (int round = 0; round < rounds; ++round) {
+    std::fill(back.begin(), back.end(), static_cast<unsigned char>(0));
+    copy_all([&](std::size_t at, std::size_t bytes) { copy_bytes(stream, there.data() + at, source.data() + at, bytes); });
+    copy_all([&](std::size_t at, std::size_t bytes) { copy_bytes(stream, back.data() + at, there.data() + at, bytes); });
+    ASSERT_TRUE(stream.synchronize_for(2 * patience));
+    ASSERT_TRUE(back == source);
+    // The next copy to the device must not take over the place of a copy to the host in the ring.
+    copy_bytes(stream, back.data(), there.data(), 3 * mib);
+    copy_bytes(stream, there.data(), source.data(), 3 * mib);
+    copy_bytes(stream, back.data() + 3 * mib, there.data() + 3 * mib, 3 * mib);
+  }
+  ASSERT_TRUE(stream.synchronize_for(patience));
+  EXPECT_TRUE(back == source);
+}
+
+TEST_F(CopyRows, ThreadsOnOneStreamKeepEveryByte) {
+  constexpr int threads = 4;
+  constexpr std::size_t each = 2 * mib;
+  Stream stream;
+  DeviceBuffer<unsigned char> there{threads * each, stream};
+  stream.synchronize();
+  on_threads(threads, [&](int i) {
+    std::mt19937 random{static_cast<std::uint32_t>(i)};
+    Bytes source(each), back(each);
+    unsigned char* const own = there.data() + static_cast<std::size_t>(i) * each;
+    for (int round = 0; round < 10; ++round) {
+      const std::size_t bytes = 1 + random() % sizes[random() % (std::size(sizes) - 1)];
+      std::fill(source.begin(), source.end(), static_cast<unsigned char>(random()));
+      if (random() % 2 == 0) stream.launch_host_func([&] { ++source[0]; });
+      for (std::size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8)) {
+        copy_bytes(stream, own + at, source.data() + at, bytes);
+        copy_bytes(stream, back.data() + at, own + at, bytes);
+      }
+      stream.synchronize();
+      for (std::size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8))
+        ASSERT_EQ(std::memcmp(back.data() + at, source.data() + at, bytes), 0) << "thread " << i << ", round " << round;
+    }
+  });
+}
+
+/// Blocks in any order on either side, some of them next to each other on the device.
+struct Blocks {
+  Blocks(std::size_t block, std::size_t count, std::uint32_t seed, std::size_t stride) : host(block * count), back(host.size()) {
+    std::mt19937 random{seed};
+    for (unsigned char& byte : host) byte = static_cast<unsigned char>(random());
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), random);
+    for (std::size_t i = 0; i < count; ++i) places.push_back({i * block, order[i] * stride, block});
+    device_bytes = count * stride;
+    std::shuffle(places.begin(), places.end(), random);
+  }
+  struct Place {
+    std::size_t host, device, bytes;
+  };
+  [[nodiscard]] std::vector<CopyOperation> up(unsigned char* device) const {
+    std::vector<CopyOperation> all;
+    for (const Place& p : places) all.push_back({device + p.device, host.data() + p.host, p.bytes});
+    return all;
+  }
+  [[nodiscard]] std::vector<CopyOperation> down(const unsigned char* device) {
+    std::vector<CopyOperation> all;
+    for (const Place& p : places) all.push_back({back.data() + p.host, device + p.device, p.bytes});
+    return all;
+  }
+  Bytes host, back;
+  std::vector<Place> places;
+  std::size_t device_bytes = 0;
+};
+
+TEST_F(CopyLists, OfPageableBlocksInAnyOrderKeepEveryByte) {
+  Stream stream;
+  struct {
+    std::size_t block, count, stride;
+  } const lists[] = {{100, 3000, 100},
+                     {4 * kib, 2000, 4 * kib},
+                     {4 * kib, 700, 5000},
+                     {70 * kib, 60, 70 * kib},
+                     {900 * kib, 9, 1000 * kib},
+                     {5 * mib, 3, 5 * mib},
+                     {1, 20, 3}};
+  for (const auto& list : lists) {
+    Blocks blocks{list.block, list.count, 3, list.stride};
+    DeviceBuffer<unsigned char> there{blocks.device_bytes, stream};
+    copy_batch(stream, blocks.up(there.data()));
+    copy_batch(stream, blocks.down(there.data()));
+    ASSERT_TRUE(stream.synchronize_for(2 * patience));
+    EXPECT_TRUE(blocks.back == blocks.host) << list.count << " blocks of " << list.block;
+  }
+}
+
+TEST_F(CopyLists, AreReadInStreamOrder) {
+  Stream stream;
+  Blocks blocks{64 * kib, 40, 5, 64 * kib};
+  DeviceBuffer<unsigned char> there{blocks.device_bytes, stream};
+  const Bytes expected(blocks.host.size(), 9);
+  stream.synchronize();
+  Gate gate;
+  copy_batch(stream, blocks.up(there.data()));
+  gate.close_on(stream);
+  stream.launch_host_func([&] { std::fill(blocks.host.begin(), blocks.host.end(), static_cast<unsigned char>(9)); });
+  copy_batch(stream, blocks.up(there.data()));
+  copy_batch(stream, blocks.down(there.data()));
+  bool right = false;
+  stream.launch_host_func([&] { right = blocks.back == expected; });
+  EXPECT_FALSE(stream.query());
+  gate.open();
+  ASSERT_TRUE(stream.synchronize_for(patience));
+  EXPECT_TRUE(right);
+}
+
+TEST_F(CopyLists, MixDirectionsAndKindsOfMemory) {
+  Stream stream;
+  Blocks blocks{50 * kib, 30, 11, 50 * kib};
+  PinnedBuffer<unsigned char> pinned{64 * kib}, pinned_back{64 * kib};
+  std::memset(pinned.data(), 5, pinned.size());
+  DeviceBuffer<unsigned char> there{blocks.device_bytes, stream}, other{blocks.device_bytes, stream}, third{64 * kib, stream};
+  copy_batch(stream, blocks.up(other.data()));
+  auto operations = blocks.up(there.data());
+  const auto down = blocks.down(other.data());
+  operations.insert(operations.end(), down.begin(), down.end());
+  operations.push_back(copy_operation(third, pinned));
+  const CopyBatchResult done = copy_batch(stream, operations);
+  EXPECT_EQ(done.direct + done.staged + done.inlined, operations.size());
+  copy(stream, pinned_back, third);
+  ASSERT_TRUE(stream.synchronize_for(patience));
+  EXPECT_TRUE(blocks.back == blocks.host);
+  EXPECT_EQ(pinned_back[64 * kib - 1], 5);
+  std::fill(blocks.back.begin(), blocks.back.end(), static_cast<unsigned char>(0));
+  copy_batch(stream, blocks.down(there.data()));
+  ASSERT_TRUE(stream.synchronize_for(patience));
+  EXPECT_TRUE(blocks.back == blocks.host);
+}
+
+}  // namespace

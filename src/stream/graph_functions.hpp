@@ -95,7 +95,9 @@ void discard_native_capture(native::stream stream) noexcept;
 /// Ends the capture that was begun on the stream, if there is one: nobody else will, because the library's views of the stream end.
 /// Requires: its device is current.
 void abandon_capture(StreamUse stream) noexcept;
-/// The same for a native stream that exists no more.
+/// The same for all captures that the calling thread has begun. Requires: the runtime may be called.
+void abandon_own_captures() noexcept;
+/// As abandon_capture(), for a native stream that exists no more.
 void forget_capture(StreamUse stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

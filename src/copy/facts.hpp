@@ -63,6 +63,8 @@ class Facts {
   [[nodiscard]] bool are_on_two_devices();
   [[nodiscard]] bool device_reads_pageable();
   [[nodiscard]] bool is_capturing();
+  /// Whether the stream takes part in a capture that was not begun with the library: then no Graph would own a host function.
+  [[nodiscard]] bool is_captured_elsewhere();
   [[nodiscard]] bool is_idle();
   [[nodiscard]] bool direct_failed() const noexcept { return direct_failed_; }
   [[nodiscard]] bool short_copy_failed() const noexcept { return short_copy_failed_; }

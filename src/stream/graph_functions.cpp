@@ -142,6 +142,17 @@ void refuse_in_own_capture(const char* operation) {
     throw_error(errc::capture, operation, "the calling thread is capturing a stream, and its waits would break the capture");
 }
 
+std::vector<OpenCapture> open_captures() {
+  const std::lock_guard lock{captures().lock};
+  return captures().all;
+}
+
+void note_broken(std::uint64_t number, const char* operation) noexcept {
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (each.number == number && each.broken_by == nullptr) each.broken_by = operation;
+}
+
 void close_capture(std::uint64_t number) noexcept {
   const OpenCapture closed = find_capture(number);  // its functions are destroyed outside the lock
   if (closed.number == 0) return;

@@ -134,7 +134,7 @@ void capture_function(const StreamCall& call, OwnedFunction function) {
   std::uint64_t number = 0;
   call.check(backend::stream_capture_number(call.handle(), number));
   const OpenCapture capture = find_capture(number);
-  if (number == 0) throw_error(errc::capture, call.operation(), "an earlier call has broken the stream's capture");
+  if (number == 0) throw_broken_capture(call.operation());
   if (capture.functions == nullptr)
     throw_error(errc::capture, call.operation(), "the capture was not begun by runnel::capture(), so that no Graph would own the function");
   capture.functions->capture(call, std::move(function));

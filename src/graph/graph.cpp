@@ -77,16 +77,24 @@ struct Finish {
   return make_wait(stream, state.last, InCapture::never);
 }
 
+/// Whether the end of the graph may be enqueued on the stream of its last launch itself. Then whoever waits for that stream finds the
+/// graph's functions destroyed, as plain host functions are.
+[[nodiscard]] bool can_finish_on(const HeldStream& last, const GraphState& state) noexcept {
+  return !state.functions->is_empty() && last && last.is_reachable() && capture_state(last.handle()) == CaptureState::none;
+}
+
 /// False if that failed.
 [[nodiscard]] bool enqueue_finish(GraphState* state) noexcept {
   const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const native::stream own = take_own_stream(state->device);
-  if (own == nullptr || !make_wait_for_last(own, *state)) return false;
+  const HeldStream last{state->last};
+  const bool on_last = can_finish_on(last, *state);
+  const native::stream stream = on_last ? last.handle() : take_own_stream(state->device);
+  if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state))) return false;
   auto* const finish = new (std::nothrow) HostFunctionOf<Finish>{Finish{}};
   if (finish == nullptr) return false;
   count_made_function();
   finish->function.graph.reset(state);
-  const OwnedFunction refused = try_launch(own, state->device, OwnedFunction{finish});
+  const OwnedFunction refused = try_launch(stream, state->device, OwnedFunction{finish});
   if (refused != nullptr) static_cast<void>(finish->function.graph.release());
   return refused == nullptr;
 }

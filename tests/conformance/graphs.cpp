@@ -422,6 +422,33 @@ TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
   EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
 }
 
+TEST_F(Graphs, AWaitForTheStreamFindsTheFunctionsOfADroppedGraphDestroyed) {
+  const Stream other;
+  const auto kept = std::make_shared<std::atomic<int>>(0);
+  const StreamRef standard = device().default_stream(), own = StreamRef::per_thread_default(device());
+  const auto function = [&](StreamRef on) { return [kept, on] { on.launch_host_func([kept] { ++*kept; }); }; };
+  for (const StreamRef on : {StreamRef{*stream}, standard, own}) {
+    for (int i = 0; i < 50; ++i) {
+      *kept = 0;
+      Gate gate;
+      gate.close_on(on);
+      std::optional<Graph> graph{capture(other, function(other))};
+      graph->launch(on);
+      if (i % 2 == 0) {
+        static_cast<void>(graph->update(other, function(other)));  // the old function goes after the launch
+        graph->launch(on);
+      }
+      if (i % 3 == 0) on.launch_host_func([dropped = std::make_shared<std::optional<Graph>>(std::move(graph))] { dropped->reset(); });
+      graph.reset();
+      gate.open();
+      i % 5 == 0 ? on.record_event().synchronize() : on.synchronize();
+      if (i % 3 == 0) on.synchronize();  // what a host function drops is taken up by the next call
+      EXPECT_EQ(kept.use_count(), 1) << i << ", " << on;
+      EXPECT_EQ(*kept, i % 2 == 0 ? 2 : 1);
+    }
+  }
+}
+
 TEST_F(Graphs, DroppedInHostFunctionsLeakNoMemory) {
   if (!conformance::streams_are_threads()) GTEST_SKIP() << "the heap has the driver's memory, too";
   const auto growth = [&](int graphs) {

@@ -76,7 +76,7 @@ bool Facts::is_captured_elsewhere() {
   if (!is_capturing()) return false;
   std::uint64_t number = 0;
   check(backend::stream_capture_number(call_.slot.handle, number), operation());
-  return number != 0 && find_capture(number).number == 0;
+  return find_capture(number).number == 0;
 }
 
 bool Facts::is_idle() {

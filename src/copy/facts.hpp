@@ -63,7 +63,7 @@ class Facts {
   [[nodiscard]] bool are_on_two_devices();
   [[nodiscard]] bool device_reads_pageable();
   [[nodiscard]] bool is_capturing();
-  /// Whether the stream takes part in a capture that was not begun with the library: then no Graph would own a host function.
+  /// Whether the stream takes part in a capture that was not begun with the library, or is broken: then no Graph would own a host function.
   [[nodiscard]] bool is_captured_elsewhere();
   [[nodiscard]] bool is_idle();
   [[nodiscard]] bool direct_failed() const noexcept { return direct_failed_; }

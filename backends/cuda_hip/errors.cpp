@@ -182,6 +182,23 @@ errc classify(status s) noexcept {
   return place != rows_by_number.end() && place->number == s ? place->code : errc::unknown;
 }
 
+CaptureFault capture_fault(status s) noexcept {
+  switch (s) {
+    case 901:
+      return CaptureFault::broken;
+    case 902:
+      return CaptureFault::two_captures;
+    case 905:
+      return CaptureFault::outside;
+    case 906:
+      return CaptureFault::default_stream;
+    case 907:
+      return CaptureFault::ended;
+    default:
+      return CaptureFault::other;
+  }
+}
+
 const char* error_name(status s) noexcept { return rt::error_name(static_cast<rt::error>(s)); }
 
 const char* error_text(status s) noexcept { return rt::error_text(static_cast<rt::error>(s)); }

@@ -13,10 +13,12 @@ namespace {
 constinit sync::Mutex captures_mutex;
 constinit std::uint64_t captures_so_far = 0;
 constexpr backend::status refused = status_of(errc::capture);
+constexpr backend::status broken_earlier = status_of(backend::CaptureFault::broken);
 
-backend::status break_capture(Capture& capture) noexcept {
+/// Returns the status of the call that breaks it.
+backend::status break_capture(Capture& capture, backend::CaptureFault fault) noexcept {
   capture.is_broken = true;
-  return refused;
+  return status_of(fault);
 }
 
 /// Gives the stream a chain of the capture. @throws std::bad_alloc, and then nothing changed
@@ -105,7 +107,7 @@ void leave_capture(native::host_stream& stream) noexcept {
   const bool began_here = stream.chain == 0;
   leave(stream);
   if (!began_here) return;  // whether its work is joined shows at the end
-  static_cast<void>(break_capture(*capture));
+  capture->is_broken = true;
   end(*capture);  // a capture can be ended on that stream only
 }
 
@@ -119,7 +121,7 @@ std::optional<backend::status> capture_node(native::host_stream& stream, native:
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return std::nullopt;
-  if (capture->is_broken) return refused;
+  if (capture->is_broken) return broken_earlier;
   add_node(*capture, stream.chain, std::move(node));
   return backend::ok;
 }
@@ -128,7 +130,7 @@ std::optional<backend::status> capture_allocation(native::host_stream& stream, v
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return std::nullopt;
-  if (capture->is_broken) return refused;
+  if (capture->is_broken) return broken_earlier;
   capture->work->memory.reserve();
   add_node(*capture, stream.chain, {backend::NodeKind::allocation, {}});
   capture->work->memory.add(block);
@@ -144,15 +146,17 @@ CapturedMark capture_mark(const native::host_stream& stream) {
 
 backend::status wait_in_capture(native::host_stream& stream, const CapturedMark& mark) {
   const std::lock_guard lock{captures_mutex};
-  if (mark.capture->has_ended) return refused;
+  using backend::CaptureFault;
   const std::shared_ptr<Capture> own = stream.capture;
+  if (own != nullptr && own->is_broken) return broken_earlier;
+  if (mark.capture->has_ended) return own == nullptr ? status_of(CaptureFault::ended) : break_capture(*own, CaptureFault::outside);
+  if (mark.capture->is_broken) return broken_earlier;
   if (own != nullptr && own != mark.capture) {
-    static_cast<void>(break_capture(*mark.capture));
-    return break_capture(*own);  // two captures cannot become one
+    mark.capture->is_broken = true;
+    return break_capture(*own, CaptureFault::two_captures);
   }
-  if (mark.capture->is_broken) return refused;
   if (own == nullptr) {
-    if (stream.is_default) return break_capture(*mark.capture);
+    if (stream.is_default) return break_capture(*mark.capture, CaptureFault::default_stream);
     enter(stream, mark.capture);
   }
   if (stream.chain != mark.position.chain) add_step(*mark.capture, {stream.chain, nullptr, mark.position});
@@ -162,7 +166,8 @@ backend::status wait_in_capture(native::host_stream& stream, const CapturedMark&
 backend::status refuse_outside_wait(const native::host_stream& stream) noexcept {
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
-  return capture == nullptr ? backend::ok : break_capture(*capture);
+  if (capture == nullptr) return backend::ok;
+  return capture->is_broken ? broken_earlier : break_capture(*capture, backend::CaptureFault::outside);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::host

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error_texts.hpp"
+#include "state.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -24,12 +25,12 @@ constexpr auto names = [] {
   return all;
 }();
 
-[[nodiscard]] std::size_t row_of(status s) noexcept { return detail::row_of(detail::code_of(s)); }
+[[nodiscard]] std::size_t row_of(status s) noexcept { return detail::row_of(classify(s)); }
 
 }  // namespace
 
-// The host backend's status is the portable code itself.
-errc classify(status s) noexcept { return detail::code_of(s); }
+errc classify(status s) noexcept { return detail::code_of(s % host::fault_unit); }
+CaptureFault capture_fault(status s) noexcept { return static_cast<CaptureFault>(s / host::fault_unit); }
 const char* error_name(status s) noexcept { return names[row_of(s)].text; }
 const char* error_text(status s) noexcept { return detail::error_texts[row_of(s)].text; }
 void forget_error(status) noexcept {}  // there is no last error

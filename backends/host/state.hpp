@@ -49,8 +49,13 @@ struct native::host_stream {
 
 namespace host {
 
-/// The host backend's status is the portable code itself.
+/// The host backend's status is the portable code itself. For a capture's sake it also says why, in the hundreds.
 [[nodiscard]] constexpr backend::status status_of(errc code) noexcept { return static_cast<backend::status>(code); }
+inline constexpr backend::status fault_unit = 100;
+static_assert(static_cast<int>(errc::unknown) < fault_unit);
+[[nodiscard]] constexpr backend::status status_of(backend::CaptureFault fault) noexcept {
+  return status_of(errc::capture) + fault_unit * static_cast<backend::status>(fault);
+}
 inline constexpr backend::status invalid_argument = status_of(errc::invalid_argument);
 
 /// Returns what `body` returns, or "out of memory" if it throws std::bad_alloc.

@@ -48,7 +48,7 @@ void set_default_pageable(Pageable policy) noexcept;
 
 /// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Returns what was done.
 /// @throws errc::invalid_argument for null with a size and for ranges that overlap in part; for pageable memory errc::not_permitted if
-/// `policy` refuses it, and errc::capture in a capture, also from pinned to pinned memory
+/// `policy` refuses it, and errc::capture in a capture, except between two host memories
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable());
 /// On the current stream.
 inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable()) {

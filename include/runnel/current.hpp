@@ -2,7 +2,7 @@
 /// \file
 /// \ingroup topic_current
 /// The current stream of a thread: one for each device, the device's default stream until set. In a forked child, reading and setting the
-/// current stream throw errc::forked.
+/// current stream throw errc::forked. In a host function and in a hook, setting it throws errc::not_permitted.
 #pragma once
 
 #include <runnel/device.hpp>

@@ -37,7 +37,9 @@ class Graph {
     return *this;
   }
   ///@}
-  /// Returns at once; launches under way complete. The graph's host functions are destroyed after them.
+  /// Returns at once; launches under way complete. The graph's host functions are destroyed after them, in the order of the stream of the
+  /// last launch: a later `synchronize()` of that stream finds them destroyed. If that stream has ended, is being captured, or is another
+  /// thread's default stream, they are destroyed some time after the last launch.
   ~Graph() {
     if (state_ != nullptr) drop();
   }

@@ -274,7 +274,7 @@ template <execution_space E = DefaultSpace>
 template <execution_space E>
 class [[nodiscard]] ExecGuard {
  public:
-  /// Makes the stream of `exec` current. @throws as ExecStream
+  /// Makes the stream of `exec` current. @throws as ExecStream and StreamGuard: on a host space not in a function of launch()
   [[nodiscard]] explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_.stream()} {}
 
  private:

@@ -132,9 +132,9 @@ class StreamRef {
   /// Calls `function(const Outcome&)` once, on a thread of the library, when everything submitted so far is complete or has failed, in the
   /// order of the calls. Nothing is enqueued that later work waits for. The outcome is what `synchronize()` would throw: an error of the
   /// runtime, also where a lost device skips host functions, or the first exception of a host function, which `synchronize()` throws all
-  /// the same. The function may use streams. It must not wait for another completion function, because one thread calls them all. The
-  /// stream's next `synchronize()` throws the first exception that leaves it. Nothing is called in a forked child, nor once the process
-  /// exits. If on_complete() throws, the function is never called. Needs <runnel/completion.hpp>.
+  /// the same. The function may use streams, and finds its thread as new. It must not wait for another one, because one thread calls them
+  /// all. The stream's next `synchronize()` throws the first exception that leaves it. Nothing is called in a forked child, nor once the
+  /// process exits. If on_complete() throws, the function is never called. Needs <runnel/completion.hpp>.
   /// @throws errc::capture for a stream that is being captured; errc::invalid_argument for a null function
   template <class F>
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
@@ -199,7 +199,7 @@ class StreamRef {
   }
   ///@}
 
-  /// Makes this stream current, and its device the current device, on the calling thread until changed.
+  /// Makes this stream and its device current on the calling thread until changed; not in a host function or a hook (errc::not_permitted).
   void use() const;
 
   /// Whether both view the same stream. Two views of one destroyed stream are still equal.

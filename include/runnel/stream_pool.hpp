@@ -80,7 +80,8 @@ class StreamPool {
     if (state_ != nullptr) detail::drop_stream_pool(state_);
   }
 
-  /// Leases the stream that came back first; if none is there, the pool creates one. @throws errc::pool_exhausted at `options.max`
+  /// Leases the stream that came back first; if none is there, the pool creates one. @throws errc::pool_exhausted at `options.max`;
+  /// errc::not_permitted in a host function and in a hook
   [[nodiscard]] StreamLease acquire();
   /// As acquire(), but at `options.max` waits at most `timeout` until a stream comes back; nothing if the time ran out first.
   template <class Rep, class Period>

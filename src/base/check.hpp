@@ -10,6 +10,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// For a call that the runtime refused. Clears the runtime's last error.
 [[noreturn]] void throw_status(backend::status status, const char* operation);
 
+/// The same for errc::capture. It says what the call has to do with captures, and what to do. Defined where the captures are known.
+[[noreturn]] void throw_capture_status(backend::status status, const char* operation);
+
 /// For an earlier refusal of the runtime, whose reason was kept. `operation` and `native_name` must be literals; `reason` is copied.
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name);
 

@@ -118,7 +118,7 @@ void throw_again(const Error& error, const char* part) {
 void throw_status(backend::status status, const char* operation) {
   backend::forget_error(status);
   const errc code = backend::classify(status);
-  if (code == errc::capture) note_capture();
+  if (code == errc::capture) throw_capture_status(status, operation);
   if (code == errc::device_lost)
     if (const auto call = before_lost_device_is_reported.load(std::memory_order_acquire)) call();
   throw_error(code, operation, backend::error_text(status), status, backend::error_name(status));

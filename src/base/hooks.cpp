@@ -35,11 +35,8 @@ void tell(const HookEvent& event) noexcept {
   if (hook == nullptr) return;
   HookEvent located = event;
   if (location != nullptr) located.where = *location;
-  const bool in_function = std::exchange(in_host_function, true);  // so that operations are refused, and frees wait
-  in_hook = true;
+  const InHook within;
   hook(located);
-  in_hook = false;
-  in_host_function = in_function;
 }
 
 std::uint64_t tell_once(HookEvent event) noexcept {

@@ -2,15 +2,39 @@
 /// How the library's own sources tell a hook and the trace what they do. Callers ask is_told() first.
 #pragma once
 
+#include "base/pageable_policy.hpp"
+#include "base/process.hpp"
+
 #include <runnel/detail/observers.hpp>
 #include <runnel/hooks.hpp>
 
 #include <cstdint>
+#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// True while the calling thread is in the program's hook.
 extern thread_local constinit bool in_hook;
+
+/// While it lives, the calling thread is in a function of the program that must not use the library: operations are refused, and frees
+/// wait. What that function sets all the same does not stay with the caller.
+class InHook {
+ public:
+  InHook() noexcept
+      : outer_{std::exchange(in_hook, true)}, in_function_{std::exchange(in_host_function, true)}, policy_{policy_of_thread} {}
+  InHook(const InHook&) = delete;
+  InHook& operator=(const InHook&) = delete;
+  ~InHook() {
+    policy_of_thread = policy_;
+    in_host_function = in_function_;
+    in_hook = outer_;
+  }
+
+ private:
+  bool outer_;
+  bool in_function_;
+  Pageable policy_;
+};
 
 /// Tells of something that has happened, and returns its number. Says nothing, and returns 0, within an operation that is told of itself.
 std::uint64_t tell_once(HookEvent event) noexcept;

@@ -152,7 +152,7 @@ void throw_forked(const char* operation) {
 
 void enter_slowly(const char* operation) {
   refuse_in_child(operation);
-  if (in_hook) throw_error(errc::not_permitted, operation, "a hook must not use the library");
+  if (in_hook) throw_error(errc::not_permitted, operation, "a hook, or a handler of reports, must not use the library");
   if (in_host_function)
     throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
   switch (phase.load(std::memory_order_acquire)) {

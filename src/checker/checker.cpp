@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/race_checker.hpp>
 
+#include "base/hooks.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
@@ -65,10 +66,12 @@ void deliver(const std::string& text) noexcept {
     handler = state().handler;
     data = state().handler_data;
   }
-  if (handler != nullptr)
+  if (handler != nullptr) {
+    const detail::InHook within;
     handler(text.c_str(), data);
-  else
+  } else {
     std::fprintf(stderr, "%s\n", text.c_str());
+  }
   const char* const setting = std::getenv("RUNNEL_CHECK");
   if (setting != nullptr && std::strcmp(setting, "abort") == 0) std::abort();
 }

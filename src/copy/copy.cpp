@@ -2,6 +2,7 @@
 #include <runnel/copy.hpp>
 
 #include "base/check.hpp"
+#include "base/pageable_policy.hpp"
 #include "copy/run.hpp"
 #include "stream/capture.hpp"
 #include "stream/stream_call.hpp"
@@ -12,12 +13,11 @@ namespace runnel::inline RUNNEL_ABI {
 namespace {
 
 constexpr const char* operation = "copy";
-thread_local constinit Pageable policy_of_thread = Pageable::stage;
 
 }  // namespace
 
-Pageable default_pageable() noexcept { return policy_of_thread; }
-void set_default_pageable(Pageable policy) noexcept { policy_of_thread = policy; }
+Pageable default_pageable() noexcept { return detail::policy_of_thread; }
+void set_default_pageable(Pageable policy) noexcept { detail::policy_of_thread = policy; }
 
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy) {
   return detail::copy_known(stream, to, std::nullopt, from, std::nullopt, bytes, policy);

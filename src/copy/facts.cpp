@@ -6,6 +6,7 @@
 #include "copy/route.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/idle.hpp"
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -70,6 +71,13 @@ bool Facts::device_reads_pageable() { return reads_host_page_tables(call_.slot.d
 bool Facts::is_capturing() {
   if (!call_.is_capturing) call_.is_capturing = detail::is_capturing(call_.slot, call_.operation);
   return *call_.is_capturing;
+}
+
+bool Facts::is_captured_elsewhere() {
+  if (!is_capturing()) return false;
+  std::uint64_t number = 0;
+  check(backend::stream_capture_number(call_.slot.handle, number), operation());
+  return find_capture(number).number == 0;
 }
 
 bool Facts::is_idle() {

@@ -70,6 +70,8 @@ class Facts {
   [[nodiscard]] bool are_on_two_devices();
   [[nodiscard]] bool device_reads_pageable();
   [[nodiscard]] bool is_capturing();
+  /// Whether the stream takes part in a capture that was not begun with the library, or is broken: then no Graph would own a host function.
+  [[nodiscard]] bool is_captured_elsewhere();
   [[nodiscard]] bool is_idle();
   /// Whether the source may be read at once: nothing ahead in the stream writes memory of the host.
   [[nodiscard]] bool may_read_now();

@@ -42,8 +42,7 @@ void fill_by_runtime(const FillRequest& request, Facts& facts) {
   if (s == backend::ok) [[likely]]
     return;
   backend::forget_error(s);
-  if (facts.may_be_pinned_in_parts() && backend::classify(s) == errc::invalid_argument)
-    return run(facts.is_capturing() ? Route::refused_in_capture : Route::host_function, request, facts);
+  if (facts.may_be_pinned_in_parts() && backend::classify(s) == errc::invalid_argument) return run(Route::host_function, request, facts);
   PointerInfo info{MemoryKind::pageable, Device{0}};
   if (backend::pointer_info(info, request.to) == backend::ok && info.kind == MemoryKind::device &&
       info.device.ordinal() != facts.slot().device)
@@ -112,9 +111,12 @@ void run(Route route, const FillRequest& request, Facts& facts) {
     case Route::seeded:
       return fill_by_copies(request, facts);
     case Route::refused_in_capture:
-      throw_error(
-          errc::capture, operation,
-          "the fill takes bytes from memory that does not live as long as a graph: set 1, 2 or 4 byte elements of device or pinned memory");
+      throw_in_capture(
+          facts.slot(), operation,
+          facts.is_captured_elsewhere() && facts.to_kind() == MemoryKind::pageable
+              ? "a host function sets the bytes, and the capture was not begun by runnel::capture(), so that no Graph would own it"
+              : "the fill takes bytes from memory that does not live as long as a graph: set 1, 2 or 4 byte elements of device or "
+                "pinned memory");
     default:
       return;  // Route::nothing; no other route is chosen for a fill
   }

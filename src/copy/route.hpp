@@ -24,7 +24,7 @@ enum class Route {
   blocked,             ///< the runtime's own way, which holds the caller
   seeded,              ///< a fill that the runtime has no call for: copies from a pinned block, then from what is filled already
   refused_by_policy,   ///< Pageable::refuse was asked for
-  refused_in_capture,  ///< a graph cannot repeat it
+  refused_in_capture,  ///< a graph cannot repeat it, or nobody would own the function that does it
 };
 
 [[nodiscard]] inline bool is_refused(Route route) noexcept {
@@ -51,6 +51,12 @@ template <class Facts>
   return Route::short_copy;
 }
 
+/// For what the host does alone. In a capture of runnel::capture() the function is a node, which the graph owns and repeats.
+template <class Facts>
+[[nodiscard]] Route choose_host_route(Facts& facts) {
+  return facts.is_captured_elsewhere() ? Route::refused_in_capture : Route::host_function;
+}
+
 template <class Facts>
 [[nodiscard]] Route choose_route(const CopyRequest& request, Facts& facts) {
   if (has_nothing_to_do(request)) return Route::nothing;
@@ -62,7 +68,7 @@ template <class Facts>
   if (pageable && request.policy == Pageable::block && !facts.direct_failed()) return Route::blocked;
   if (facts.runtime_takes_any_memory()) return Route::direct;
   // For copies between host memories the runtimes hold the caller.
-  if (is_host(to) && is_host(from)) return facts.is_capturing() ? Route::refused_in_capture : Route::host_function;
+  if (is_host(to) && is_host(from)) return choose_host_route(facts);
   // CUDA's call for two devices cannot be captured, and breaks the capture. Its other one can, if the devices reach each other's memory.
   if (to == MemoryKind::device && from == MemoryKind::device && facts.are_on_two_devices())
     return facts.is_capturing() ? Route::direct : Route::peer;
@@ -81,9 +87,9 @@ template <class Facts>
 [[nodiscard]] Route choose_route(const FillRequest& request, Facts& facts) {
   if (has_nothing_to_do(request)) return Route::nothing;
   const bool is_host_work = !facts.runtime_takes_any_memory() && facts.to_kind() == MemoryKind::pageable;
-  if (has_runtime_call(request) && !is_host_work) return Route::direct;
-  if (facts.is_capturing()) return Route::refused_in_capture;
-  return is_host_work ? Route::host_function : Route::seeded;
+  if (is_host_work) return choose_host_route(facts);
+  if (has_runtime_call(request)) return Route::direct;
+  return facts.is_capturing() ? Route::refused_in_capture : Route::seeded;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -96,12 +96,12 @@ void refuse(Route route, Facts& facts) {
                 facts.may_be_pinned_in_parts()
                     ? "the policy refuses memory that is pinned in parts, which the runtime cannot copy at once: use Pageable::stage"
                     : "one side is pageable memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
-  const bool are_both_pinned = facts.to_kind() == MemoryKind::pinned && facts.from_kind() == MemoryKind::pinned;
-  throw_error(errc::capture, facts.operation(),
-              are_both_pinned
-                  ? "the host moves the bytes between two host memories once, which a graph cannot repeat: copy them in a host function"
-                  : "the host moves the bytes once, at the call, which a graph cannot repeat: use PinnedBuffer and device memory, or "
-                    "Pageable::block, with which the driver holds whoever launches the graph");
+  throw_in_capture(
+      facts.slot(), facts.operation(),
+      is_host(facts.to_kind()) && is_host(facts.from_kind())
+          ? "a host function moves the bytes, and the capture was not begun by runnel::capture(), so that no Graph would own it"
+          : "the host moves the bytes once, at the call, which a graph cannot repeat: use PinnedBuffer and device memory, or "
+            "Pageable::block, with which the driver holds whoever launches the graph");
 }
 
 void reach_devices(Facts& facts) {

@@ -2,6 +2,7 @@
 #include "device/current_device.hpp"
 
 #include "base/check.hpp"
+#include "base/pageable_policy.hpp"
 #include "base/process.hpp"
 #include "base/thread_end.hpp"
 #include "device/device_table.hpp"
@@ -45,16 +46,21 @@ void set_stream_on_another(int device, CurrentStream stream) noexcept try {
 } catch (const std::bad_alloc&) {
 }
 
-namespace {
-
-/// For a forked child: the thread has neither a current device nor a current stream, so that the next read asks, and is refused.
 void forget_current_device() noexcept {
   noted_device = -1;
   current = {};
+  if (others != nullptr) *others = {};
 }
 
+void forget_settings() noexcept {
+  forget_current_device();
+  policy_of_thread = Pageable::stage;
+}
+
+namespace {
+
 void note_another_device(int device) noexcept {
-  if (noted_device < 0) call_in_forked_child(forget_current_device);
+  if (noted_device < 0) call_in_forked_child(forget_current_device);  // so that the next read asks, and is refused
   if (noted_device >= 0) {
     const CurrentStream next = stream_set_on(device);
     const CurrentStream left = std::exchange(current, next);

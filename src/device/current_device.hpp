@@ -13,6 +13,10 @@ namespace runnel::inline RUNNEL_ABI::detail {
 void change_current_device(int device, const char* operation);
 /// The same on the way out of a scope, where no failure can be reported.
 void restore_current_device(int device) noexcept;
+/// From now on the thread has set neither a current device nor a current stream, as when it began. The runtime's device stays.
+void forget_current_device() noexcept;
+/// The same, and the policy for pageable memory is that of a new thread, too: nothing stays of what the program has set here.
+void forget_settings() noexcept;
 /// The device that `current` belongs to; -1 until the thread's first question.
 extern thread_local constinit int noted_device;
 

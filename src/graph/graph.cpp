@@ -18,6 +18,7 @@
 #include "stream/uses.hpp"
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -76,16 +77,24 @@ struct Finish {
   return make_wait(stream, state.last, InCapture::never);
 }
 
+/// Whether the end of the graph may be enqueued on the stream of its last launch itself. Then whoever waits for that stream finds the
+/// graph's functions destroyed, as plain host functions are.
+[[nodiscard]] bool can_finish_on(const HeldStream& last, const GraphState& state) noexcept {
+  return !state.functions->is_empty() && last && last.is_reachable() && capture_state(last.handle()) == CaptureState::none;
+}
+
 /// False if that failed.
 [[nodiscard]] bool enqueue_finish(GraphState* state) noexcept {
   const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const native::stream own = take_own_stream(state->device);
-  if (own == nullptr || !make_wait_for_last(own, *state)) return false;
+  const HeldStream last{state->last};
+  const bool on_last = can_finish_on(last, *state);
+  const native::stream stream = on_last ? last.handle() : take_own_stream(state->device);
+  if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state))) return false;
   auto* const finish = new (std::nothrow) HostFunctionOf<Finish>{Finish{}};
   if (finish == nullptr) return false;
   count_made_function();
   finish->function.graph.reset(state);
-  const OwnedFunction refused = try_launch(own, state->device, OwnedFunction{finish});
+  const OwnedFunction refused = try_launch(stream, state->device, OwnedFunction{finish});
   if (refused != nullptr) static_cast<void>(finish->function.graph.release());
   return refused == nullptr;
 }
@@ -173,20 +182,29 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   return capture;
 }
 
+/// Why a capture gives no graph whose work is not joined, or which was broken.
+[[noreturn]] void throw_lost_capture(const OpenCapture& capture, bool is_broken, backend::status status) {
+  char reason[200] = "a call that cannot be captured has broken it: capture the work again without that call";
+  if (!is_broken)
+    std::snprintf(reason, sizeof reason,
+                  "work of another stream was not joined: let the captured stream wait for that stream before the end");
+  else if (capture.broken_by != nullptr)
+    std::snprintf(reason, sizeof reason, "a call that could not %s has broken it: capture the work again without that call",
+                  capture.broken_by);
+  throw_error(errc::capture, ending, reason, status, backend::error_name(status));
+}
+
 /// Ends the native capture. @throws errc::capture
-[[nodiscard]] native::graph end_native(const StreamCall& call, std::uint64_t number) {
+[[nodiscard]] native::graph end_native(const StreamCall& call, const OpenCapture& capture) {
   std::uint64_t active = 0;
   call.check(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
   const backend::status s = end_native_capture(call.handle(), graph);
-  close_capture(number);
+  close_capture(capture.number);
   if (s == backend::ok) return graph;
   if (backend::classify(s) != errc::capture) throw_status(s, ending);
   backend::forget_error(s);
-  throw_error(errc::capture, ending,
-              active == number ? "work of another stream was not joined: let the captured stream wait for that stream before the end"
-                               : "a call that cannot be captured has broken it",
-              s, backend::error_name(s));
+  throw_lost_capture(capture, active != capture.number, s);
 }
 
 [[nodiscard]] const char* name_of(backend::NodeKind kind) noexcept {
@@ -218,7 +236,7 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
     ~Abandon() { abandon_capture(stream); }
   } const abandon{capture.stream};
   OwnedGraph state{new GraphState{.device = call.slot().device, .functions = capture.functions}};
-  state->graph = end_native(call, capture.number);
+  state->graph = end_native(call, capture);
   return state;
 }
 

@@ -45,10 +45,16 @@ enum class CaptureState { none, active, unknown };
   return capturing;
 }
 
+/// For an operation that a captured stream refuses for that reason; but if an earlier call has broken the capture, says that. @throws
+/// errc::capture
+[[noreturn]] void throw_in_capture(const Slot& slot, const char* operation, const char* reason);
+/// For an operation on a stream whose capture an earlier call has broken. @throws errc::capture
+[[noreturn]] void throw_broken_capture(const char* operation, int native_code = 0, const char* native_name = "");
+
 /// @throws errc::capture. Requires: the stream's device is current if its handle needs that.
 inline void refuse_in_capture(const Slot& slot, const char* operation, const char* reason) {
   if (is_capturing(slot, operation)) [[unlikely]]
-    throw_error(errc::capture, operation, reason);
+    throw_in_capture(slot, operation, reason);
 }
 
 /// Refuses work on a default stream that would break the capture of a blocking stream. @throws errc::capture

@@ -23,8 +23,10 @@ StreamRef live_or_default(CurrentStream set, int device) {
   return is_live(set.slot, set.id) ? Access::ref(set.slot, set.id) : default_stream_of(device);
 }
 
-/// The device of a stream that is to become current. @throws if the stream is gone, or is another thread's default stream
+/// The device of a stream that is to become current. @throws if the thread must not use streams now, if the stream is gone, and if it is
+/// another thread's default stream
 int device_to_use(StreamRef stream, const char* operation) {
+  enter(operation);
   const int device = stream.device().ordinal();
   const StreamSlot& slot = *Access::slot(stream);
   if (slot.is_default) [[unlikely]]  // asked first: what require_own_thread() reads is in another cache line
@@ -114,7 +116,6 @@ void StreamGuard::leave() noexcept {
 
 void StreamGuard::reset(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
-  detail::refuse_in_child(operation);
   const int device = detail::device_to_use(stream, operation);
   // The step that can fail comes first, while this guard still holds.
   if (!detail::single_device()) detail::change_current_device(device, operation);
@@ -134,6 +135,7 @@ StreamContext::StreamContext() : device_{current_stream().device().ordinal()} { 
 
 StreamContext::Guard::Guard(const StreamContext& context) {
   constexpr const char* operation = "apply a stream context";
+  detail::enter(operation);
   found_device_ = detail::read_current_device(operation);
   // The steps that can fail come first: if a constructor throws, no destructor sets the streams back.
   for (const detail::CurrentStream& each : context.streams_)

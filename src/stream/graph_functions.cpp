@@ -3,7 +3,6 @@
 
 #include "base/immortal.hpp"
 #include "base/process.hpp"
-#include "checker/hooks.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -39,15 +38,13 @@ void GraphFunctions::run(void* data) noexcept {
     function->id = stream.id;
     told.begin(about_run(*function));
   }
-  in_host_function = true;
-  checker::host_function_stream = stream.id;
+  const InHostFunction within{stream.id};
   try {
     function->run(*function);
   } catch (...) {
     if (told.is_begun()) told.event().failed = true;
     keep_failure(stream.slot, stream.id, {std::current_exception(), label, epoch});
   }
-  in_host_function = false;
   called.function.store(function.release(), std::memory_order_release);
 }
 
@@ -130,14 +127,30 @@ OpenCapture find_capture(std::uint64_t number) noexcept {
   return find([&](const OpenCapture& each) { return each.number == number; });
 }
 
+namespace {
+[[nodiscard]] OpenCapture find_own() noexcept {
+  return find([](const OpenCapture& each) { return each.thread == std::this_thread::get_id(); });
+}
+}  // namespace
+
 OpenCapture capture_begun_on(StreamUse stream) noexcept {
   return find([&](const OpenCapture& each) { return each.stream == stream; });
 }
 
 void refuse_in_own_capture(const char* operation) {
-  const OpenCapture own = find([](const OpenCapture& each) { return each.thread == std::this_thread::get_id(); });
-  if (own.number != 0)
+  if (find_own().number != 0)
     throw_error(errc::capture, operation, "the calling thread is capturing a stream, and its waits would break the capture");
+}
+
+std::vector<OpenCapture> open_captures() {
+  const std::lock_guard lock{captures().lock};
+  return captures().all;
+}
+
+void note_broken(std::uint64_t number, const char* operation) noexcept {
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (each.number == number && each.broken_by == nullptr) each.broken_by = operation;
 }
 
 void close_capture(std::uint64_t number) noexcept {
@@ -179,6 +192,17 @@ void abandon_capture(StreamUse stream) noexcept {
   const bool is_other_threads = stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();  // its handle is ours here
   if (!is_other_threads) discard_native_capture(stream.slot->handle);
   close_capture(capture.number);
+}
+
+void abandon_own_captures() noexcept {
+  for (OpenCapture own = find_own(); own.number != 0; own = find_own()) {
+    if (const HeldStream held{own.stream}) {
+      const ScopedDevice on{held.device(), ScopedDevice::no_throw};
+      abandon_capture(own.stream);
+    } else {
+      close_capture(own.number);
+    }
+  }
 }
 
 void forget_capture(StreamUse stream) noexcept {

@@ -75,6 +75,7 @@ struct OpenCapture {
   StreamUse stream{};        // on which it was begun
   std::thread::id thread{};  // that began it
   std::shared_ptr<GraphFunctions> functions{};
+  const char* broken_by = nullptr;  // the operation that has broken it, as far as that is known
 };
 /// Enters a capture that is about to begin, so that no thread begins a wait for its device meanwhile. Returns a number that stands for it
 /// until it is numbered. @throws std::bad_alloc
@@ -87,6 +88,10 @@ void refuse_in_own_capture(const char* operation);
 [[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
 /// The capture that was begun on the stream.
 [[nodiscard]] OpenCapture capture_begun_on(StreamUse stream) noexcept;
+/// All of them. @throws std::bad_alloc
+[[nodiscard]] std::vector<OpenCapture> open_captures();
+/// That operation has broken the capture, unless an earlier one has.
+void note_broken(std::uint64_t number, const char* operation) noexcept;
 void close_capture(std::uint64_t number) noexcept;
 /// Ends the stream's native capture: tries again if that fails once. After an error `graph` is null. Requires: as abandon_capture().
 [[nodiscard]] backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept;
@@ -95,7 +100,9 @@ void discard_native_capture(native::stream stream) noexcept;
 /// Ends the capture that was begun on the stream, if there is one: nobody else will, because the library's views of the stream end.
 /// Requires: its device is current.
 void abandon_capture(StreamUse stream) noexcept;
-/// The same for a native stream that exists no more.
+/// The same for all captures that the calling thread has begun. Requires: the runtime may be called.
+void abandon_own_captures() noexcept;
+/// As abandon_capture(), for a native stream that exists no more.
 void forget_capture(StreamUse stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

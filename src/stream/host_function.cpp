@@ -11,6 +11,7 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"
+#include "device/current_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/observed.hpp"
@@ -38,6 +39,17 @@ HookEvent about_run(const HostFunction& function) noexcept {
   return event;
 }
 
+InHostFunction::InHostFunction(std::uint64_t stream) noexcept {
+  in_host_function = true;
+  checker::host_function_stream = stream;
+}
+
+InHostFunction::~InHostFunction() {
+  forget_settings();
+  checker::host_function_stream = 0;
+  in_host_function = false;
+}
+
 namespace {
 
 /// Destroys the callable before the stream goes on, and lets no exception reach the runtime, which calls this.
@@ -49,8 +61,7 @@ void run_and_destroy(OwnedFunction function) noexcept {
   ToldOperation told;
   if (function->told != 0) [[unlikely]]
     told.begin(about_run(*function));
-  in_host_function = true;
-  checker::host_function_stream = id;
+  const InHostFunction within{id};
   try {
     function->run(*function);
   } catch (...) {
@@ -58,7 +69,6 @@ void run_and_destroy(OwnedFunction function) noexcept {
     keep_failure(slot, id, {std::current_exception(), label, epoch});
   }
   function.reset();
-  in_host_function = false;
 }
 
 /// What is enqueued in place of a function if the runtime may forget to call it. Either the runtime's call or discard_host_functions()
@@ -124,7 +134,7 @@ void capture_function(const StreamCall& call, OwnedFunction function) {
   std::uint64_t number = 0;
   call.check(backend::stream_capture_number(call.handle(), number));
   const OpenCapture capture = find_capture(number);
-  if (number == 0) throw_error(errc::capture, call.operation(), "an earlier call has broken the stream's capture");
+  if (number == 0) throw_broken_capture(call.operation());
   if (capture.functions == nullptr)
     throw_error(errc::capture, call.operation(), "the capture was not begun by runnel::capture(), so that no Graph would own the function");
   capture.functions->capture(call, std::move(function));

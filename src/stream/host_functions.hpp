@@ -15,6 +15,16 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// A mark that goes with each function the thread launches and each copy it stages, so that an exception can be assigned; 0 at first.
 extern thread_local constinit std::uint64_t host_function_label;
 
+/// While it lives, the calling thread, which is the runtime's, runs a host function of that stream. What the function sets for its thread
+/// does not stay: the next function on the thread finds it as new.
+class InHostFunction {
+ public:
+  explicit InHostFunction(std::uint64_t stream) noexcept;
+  InHostFunction(const InHostFunction&) = delete;
+  InHostFunction& operator=(const InHostFunction&) = delete;
+  ~InHostFunction();
+};
+
 struct DestroyHostFunction {
   void operator()(HostFunction* function) const noexcept {
     function->destroy(function);

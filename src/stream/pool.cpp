@@ -187,7 +187,7 @@ StreamPool::StreamPool(Device device, StreamPoolOptions options) {
 }
 
 StreamLease StreamPool::acquire() {
-  detail::refuse_in_child(detail::acquire_operation);
+  detail::enter(detail::acquire_operation);
   detail::StreamPoolState& pool = state();
   const std::optional<StreamRef> stream = detail::try_acquire(pool);
   if (!stream) {
@@ -199,7 +199,7 @@ StreamLease StreamPool::acquire() {
 }
 
 std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::time_point deadline) {
-  detail::enter(detail::acquire_operation);  // a host function must not wait for what only its own stream may bring back
+  detail::enter(detail::acquire_operation);
   detail::StreamPoolState& pool = state();
   std::optional<StreamRef> stream = detail::try_acquire(pool);
   if (!stream) {
@@ -209,7 +209,10 @@ std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::tim
   return StreamLease{*stream, detail::Access::slot(*stream), &pool};
 }
 
-Device StreamPool::device() const { return state().device; }
+Device StreamPool::device() const {
+  detail::refuse_in_child("ask for a stream pool's device");
+  return state().device;
+}
 std::size_t StreamPool::size() const {
   detail::refuse_in_child("ask for a stream pool's size");
   const std::lock_guard lock{state().lock};

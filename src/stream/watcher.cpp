@@ -5,8 +5,13 @@
 #include "base/check.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
+#include "device/current_device.hpp"
+#include "device/device_table.hpp"
+#include "device/open_captures.hpp"
+#include "device/scoped_device.hpp"
 #include "stream/checked.hpp"
 #include "stream/event_pool.hpp"
+#include "stream/graph_functions.hpp"
 
 #include <chrono>
 #include <exception>
@@ -51,6 +56,18 @@ void dispose_of_event(const Completion& completion) noexcept {
     destroy_event(completion.event, completion.device);
   else
     return_event(completion.event, completion.device, {});
+}
+
+/// Ends what the function has left on this thread, so that the next one begins as on a new thread: open captures, the current device and
+/// streams, the policy for pageable memory.
+void begin_anew() noexcept {
+  if (release_mode() == Release::now) {
+    if (are_captures_open()) abandon_own_captures();
+    // Asked first: to set a device that is current already would make its context.
+    int device = 0;
+    if (!single_device() && succeeded_or_forget(backend::get_device(device)) && device != 0) set_device_back(0);
+  }
+  forget_settings();
 }
 
 /// Calls the function and destroys it. A function of an event has no stream that could keep its exception.
@@ -230,7 +247,10 @@ void Watcher::work() noexcept {
       complete = query_all();
     }
     if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen) last_success = sync::Clock::now();
-    while (complete != nullptr) tell(OwnedCompletion{std::exchange(complete, complete->next)});
+    while (complete != nullptr) {
+      tell(OwnedCompletion{std::exchange(complete, complete->next)});
+      begin_anew();
+    }
     if (lines_ != nullptr) {
       rest(sync::Clock::now() - last_success);
     } else if (sync::Clock::now() - last_success < 200us) {

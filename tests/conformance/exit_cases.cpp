@@ -373,6 +373,7 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
   expect_forked("DeviceResource::set_limit", [&] { resource.set_limit(1 << 20); });
   expect_forked("DeviceResource::reset_peak", [&] { resource.reset_peak(); });
   expect_forked("StreamPool::acquire", [&] { const StreamLease lease = pool.acquire(); });
+  expect_forked("StreamPool::device", [&] { static_cast<void>(pool.device()); });
   expect_forked("StreamPool::size", [&] { static_cast<void>(pool.size()); });
   expect_forked("StreamPool::leased", [&] { static_cast<void>(pool.leased()); });
   expect_forked("StreamPool::growth", [&] { static_cast<void>(pool.growth()); });

@@ -427,6 +427,46 @@ TEST_F(Hooks, AreRefusedTheLibrary) {
   EXPECT_TRUE(runs(stream));  // the thread may use it again
 }
 
+/// What a hook must not do to its caller.
+struct Redirection {
+  const Stream* stream;
+  StreamPool* pool;
+  StreamGuard* guard;
+  const StreamContext* context;
+  std::vector<std::string> texts{};
+};
+Redirection* redirection = nullptr;
+void redirect_the_caller(const HookEvent& event) noexcept {
+  if (event.kind != HookKind::event_recorded) return;
+  Redirection& r = *redirection;
+  r.texts = {text_of([&] { r.stream->use(); }),
+             text_of([&] { set_current_stream(*r.stream); }),
+             text_of([&] { const StreamGuard with{*r.stream}; }),
+             text_of([&] { r.guard->reset(*r.stream); }),
+             text_of([&] { const StreamContext::Guard with{*r.context}; }),
+             text_of([&] { static_cast<void>(r.pool->acquire()); }),
+             text_of([&] { r.stream->device().use(); })};
+  set_default_pageable(Pageable::block);
+}
+TEST_F(Hooks, DoNotRedirectTheirCallersWork) {
+  const Stream stream, others;
+  StreamPool pool{device(), {.size = 1}};
+  StreamGuard with{stream};
+  Redirection tried{&others, &pool, &with, nullptr};
+  const StreamContext context;
+  tried.context = &context;
+  redirection = &tried;
+  set_hook(redirect_the_caller);
+  Event event;
+  stream.record_event(event);
+  set_hook(nullptr);
+  ASSERT_EQ(tried.texts.size(), 7U);
+  for (const std::string& text : tried.texts) EXPECT_NE(text.find("a hook"), std::string::npos) << text;
+  EXPECT_EQ(current_stream(), stream);
+  EXPECT_EQ(default_pageable(), Pageable::stage);
+  EXPECT_EQ(pool.leased(), 0U);
+}
+
 // Otherwise the first chunk's function would wait for the copies of the chunks behind it.
 TEST_F(Hooks, TellThatOverlapRecordsAnEventBehindEachCopyIn) {
   const PinnedBuffer<int> in(8 * 1024);

@@ -99,6 +99,29 @@ TEST_F(MissingWait, ACopyReadsWhatAnotherStreamWrites) {
   device.record_stream(b);
 }
 
+TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
+  const Stream a, b;
+  auto device = ready_buffer(a);
+  struct Tried {
+    const Stream* stream;
+    std::string text{};
+  } tried{&a};
+  RaceChecker::set_handler(
+      [](const char*, void* data) {
+        Tried& of = *static_cast<Tried*>(data);
+        of.text = text_of([&] { of.stream->use(); });
+        set_default_pageable(Pageable::block);
+      },
+      &tried);
+  const StreamRef before = current_stream();
+  fill(a, device, 1);
+  fill(b, device, 2);
+  EXPECT_NE(tried.text.find("must not use the library"), std::string::npos) << tried.text;
+  EXPECT_EQ(current_stream(), before);
+  EXPECT_EQ(default_pageable(), Pageable::stage);
+  device.record_stream(b);
+}
+
 TEST_F(MissingWait, TwoStreamsFillTheSameBytes) {
   Stream a, b;
   auto device = ready_buffer(a);

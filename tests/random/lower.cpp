@@ -713,12 +713,11 @@ void Lowering::copy(const Operation& o) {
   commit_copy(o);
 }
 
-/// Neither copies of pageable memory nor copies between host memories can be captured everywhere. The library does not see that a graph
-/// uses a pinned buffer: it may be dropped only when the graph is complete.
+/// Copies of pageable memory cannot be captured everywhere. The library does not see that a graph uses a pinned buffer: it may be dropped
+/// only when the graph is complete.
 void Lowering::graph(const Operation& o) {
   const BufferKind to = buffer_slot(o.buffer).kind, from = buffer_slot(o.source).kind;
-  if (to == BufferKind::pageable || from == BufferKind::pageable || (is_host(to) && is_host(from)) || o.bytes == 0 || o.buffer == o.source)
-    return;
+  if (to == BufferKind::pageable || from == BufferKind::pageable || o.bytes == 0 || o.buffer == o.source) return;
   if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes)) return;
   touch_buffer(o.buffer);
   touch_buffer(o.source);

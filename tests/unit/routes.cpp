@@ -26,6 +26,7 @@ struct KnownFacts {
   bool two_devices = false;
   bool reads_pageable = false;
   bool capturing = false;
+  bool elsewhere = false;
   bool idle = false;
   bool refused = false;
   bool short_failed = false;
@@ -38,6 +39,7 @@ struct KnownFacts {
   [[nodiscard]] bool device_reads_pageable() { return ask("page tables ", reads_pageable); }
   [[nodiscard]] bool is_capturing() { return ask("capturing ", capturing); }
   [[nodiscard]] bool may_read_now() { return ask("idle ", idle); }
+  [[nodiscard]] bool is_captured_elsewhere() { return is_capturing() && elsewhere; }
   [[nodiscard]] bool direct_failed() const { return refused; }
   [[nodiscard]] bool short_copy_failed() const { return short_failed; }
 
@@ -127,7 +129,11 @@ TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
     KnownFacts down{.to = pageable, .from = device, .capturing = true};
     EXPECT_EQ(choose_route(request_of(bytes), down), Route::refused_in_capture);
     KnownFacts hosts{.to = pinned, .from = pinned, .capturing = true};
-    EXPECT_EQ(choose_route(request_of(bytes), hosts), Route::refused_in_capture);
+    EXPECT_EQ(choose_route(request_of(bytes), hosts), Route::host_function) << "a host function is a node";
+    KnownFacts pageable_hosts{.to = pageable, .from = pageable, .capturing = true};
+    EXPECT_EQ(choose_route(request_of(bytes), pageable_hosts), Route::host_function);
+    KnownFacts unowned{.to = pinned, .from = pinned, .capturing = true, .elsewhere = true};
+    EXPECT_EQ(choose_route(request_of(bytes), unowned), Route::refused_in_capture) << "no graph would own the function";
     KnownFacts direct{.to = device, .from = pinned, .capturing = true};
     EXPECT_EQ(choose_route(request_of(bytes), direct), Route::direct);
     KnownFacts peer{.two_devices = true, .capturing = true};
@@ -201,7 +207,9 @@ TEST(Routes, EachKindOfFillHasItsRoute) {
       {"four bytes, not aligned", {destination + 1, 128, 128, 1, source, 4, {}}, {.to = device}, Route::seeded},
       {"pageable", fill_of(1), {.to = pageable}, Route::host_function},
       {"pageable, eight bytes", fill_of(8), {.to = pageable}, Route::host_function},
-      {"pageable in a capture", fill_of(1), {.to = pageable, .capturing = true}, Route::refused_in_capture},
+      {"pageable in a capture", fill_of(1), {.to = pageable, .capturing = true}, Route::host_function},
+      {"pageable in another's capture", fill_of(1), {.to = pageable, .capturing = true, .elsewhere = true}, Route::refused_in_capture},
+      {"pageable in a capture, eight bytes", fill_of(8), {.to = pageable, .capturing = true}, Route::host_function},
       {"the runtime takes any memory", fill_of(1), {.to = pageable, .any_memory = true}, Route::direct},
       {"the runtime takes any memory, eight bytes", fill_of(8), {.to = pageable, .any_memory = true}, Route::seeded},
   };

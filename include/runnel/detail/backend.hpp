@@ -27,6 +27,11 @@ inline constexpr status ok = 0;
 /// The runtime's own name, as in "cudaErrorMemoryAllocation". The string lives as long as the process.
 [[nodiscard]] const char* error_name(status) noexcept;
 [[nodiscard]] const char* error_text(status) noexcept;
+/// What a call that errc::capture refuses has to do with captures. `broken`: an earlier call has broken the capture. `two_captures`,
+/// `outside`: the call would join two captures, or would wait for what is no part of the capture; it has broken them. `default_stream`: a
+/// default stream would take part. `ended`: the event marks a place in a capture that is over.
+enum class CaptureFault { other, broken, two_captures, outside, default_stream, ended };
+[[nodiscard]] CaptureFault capture_fault(status) noexcept;
 /// Clears the thread's last error if it is this one. A pending error of the user's own calls stays.
 void forget_error(status) noexcept;
 /// Whether the status is a query's answer "not finished yet", which is no error.

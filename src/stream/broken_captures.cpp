@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What is said of calls that a capture refuses, or that have broken one.
+#include "base/check.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
+#include "stream/graph_functions.hpp"
+#include "stream/uses.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <new>
+#include <thread>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+/// A broken capture has no number any more.
+[[nodiscard]] bool is_broken(const OpenCapture& capture) noexcept {
+  const HeldStream held{capture.stream};
+  if (!held || !held.is_reachable()) return false;
+  const ScopedDevice on{held.device(), ScopedDevice::no_throw};
+  std::uint64_t number = 0;
+  return capture_state(held.handle()) == CaptureState::active &&
+         succeeded_or_forget(backend::stream_capture_number(held.handle(), number)) && number == 0;
+}
+
+/// Called when the operation has failed: the captures that are broken now were broken by it.
+void note_what_is_broken(const char* operation) noexcept try {
+  for (const OpenCapture& each : open_captures())
+    if (each.broken_by == nullptr && is_broken(each)) note_broken(each.number, operation);
+} catch (const std::bad_alloc&) {  // nobody will know what has broken them
+}
+
+/// The operation that has broken a capture of the calling thread; null if that is not known.
+[[nodiscard]] const char* what_has_broken() noexcept try {
+  for (const OpenCapture& each : open_captures())
+    if (each.broken_by != nullptr && each.thread == std::this_thread::get_id()) return each.broken_by;
+  return nullptr;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+[[nodiscard]] const char* text_of(backend::status status) noexcept {
+  using enum backend::CaptureFault;
+  switch (backend::capture_fault(status)) {
+    case two_captures:
+      return "the streams are in two captures, which cannot become one, and both are broken now: capture the work of both streams in one";
+    case outside:
+      return "what it waits for is no part of the capture, which is broken now: let the stream wait before the capture begins, or let the "
+             "other stream wait for the captured one first";
+    case default_stream:
+      return "the default stream cannot take part in a capture: use a stream of your own";
+    case ended:
+      return "the event was recorded in a capture, which has ended: it marks a place in a graph. Record it again";
+    case broken:
+    case other:
+      break;
+  }
+  return backend::error_text(status);
+}
+
+}  // namespace
+
+void throw_broken_capture(const char* operation, int native_code, const char* native_name) {
+  char reason[200] = "an earlier call has broken the capture: end it, which gives no graph, and capture the work again without that call";
+  if (const char* const cause = what_has_broken(); cause != nullptr)
+    std::snprintf(reason, sizeof reason, "an earlier call, which could not %s, has broken the capture: end it, and capture the work again",
+                  cause);
+  throw_error(errc::capture, operation, reason, native_code, native_name);
+}
+
+void throw_in_capture(const Slot& slot, const char* operation, const char* reason) {
+  std::uint64_t number = 0;
+  if (succeeded_or_forget(backend::stream_capture_number(slot.handle, number)) && number == 0) throw_broken_capture(operation);
+  throw_error(errc::capture, operation, reason);
+}
+
+void throw_capture_status(backend::status status, const char* operation) {
+  note_capture();
+  if (backend::capture_fault(status) == backend::CaptureFault::broken) throw_broken_capture(operation, status, backend::error_name(status));
+  note_what_is_broken(operation);
+  throw_error(errc::capture, operation, text_of(status), status, backend::error_name(status));
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program's functions find and leave behind on threads that are not the program's: host functions, functions of graphs, and
+// functions of on_complete().
+#include <map>
+#include <runnel/graph.hpp>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Callbacks = Conformance;
+using CallbacksOnTwoDevices = TwoDevices;
+
+/// What a new thread has.
+struct Settings {
+  StreamRef stream = current_stream();
+  Pageable policy = default_pageable();
+};
+void expect_those_of_a_new_thread(const Settings& found, const char* where) {
+  EXPECT_EQ(found.stream, Device{0}.default_stream()) << where;
+  EXPECT_EQ(found.policy, Pageable::stage) << where;
+}
+
+/// Runs the function as one of on_complete(), and waits until the next one is called on its thread.
+template <class F>
+void run_when_complete(const Stream& stream, F function) {
+  stream.on_complete([function](const Outcome& outcome) {
+    EXPECT_TRUE(outcome.ok());
+    function();
+  });
+  stream.future().wait();
+}
+
+TEST_F(Callbacks, HostFunctionsMustNotSetTheCurrentStream) {
+  const Stream own, other;
+  StreamPool pool{device(), {.size = 2, .max = 2}};
+  StreamGuard outside{other};
+  const StreamContext context;
+  std::map<std::string, std::string> texts;
+  std::optional<StreamRef> before, after;
+  own.launch_host_func([&] {
+    before = current_stream();
+    texts["use"] = text_of([&] { other.use(); });
+    texts["set_current_stream"] = text_of([&] { set_current_stream(other); });
+    texts["StreamGuard"] = text_of([&] { const StreamGuard with{other}; });
+    texts["StreamGuard::reset"] = text_of([&] { outside.reset(own); });
+    texts["StreamContext::Guard"] = text_of([&] { const StreamContext::Guard with{context}; });
+    texts["Device::use"] = text_of([&] { other.device().use(); });
+    texts["DeviceGuard"] = text_of([&] { const DeviceGuard with{other.device()}; });
+    for (int i = 0; i < 3; ++i) texts["acquire " + std::to_string(i)] = text_of([&] { static_cast<void>(pool.acquire()); });
+    texts["acquire_for"] = text_of([&] { static_cast<void>(pool.acquire_for(patience)); });
+    after = current_stream();
+  });
+  own.synchronize();
+  EXPECT_EQ(texts.size(), 11U);
+  for (const auto& [name, text] : texts) EXPECT_NE(text.find("a host function must not use streams"), std::string::npos) << name << text;
+  EXPECT_EQ(*before, *after);
+  EXPECT_EQ(current_stream(), other);
+  EXPECT_EQ(outside.original_stream(), device().default_stream());
+  EXPECT_EQ(pool.leased(), 0U);
+}
+
+TEST_F(Callbacks, HostFunctionsFindTheirThreadAsNew) {
+  const Stream stream, mine;
+  std::vector<Settings> found;
+  Graph graph = capture(stream, [&] {
+    stream.launch_host_func([&] {
+      found.emplace_back();
+      set_default_pageable(Pageable::refuse);
+    });
+  });
+  for (int i = 0; i < 20; ++i) {
+    mine.use();
+    auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
+    stream.launch_host_func([&found, guard] {
+      found.emplace_back();
+      set_default_pageable(Pageable::block);
+      guard->reset();  // it restores `mine`, on this thread
+    });
+    graph.launch(stream);
+    stream.synchronize();
+    device().default_stream().use();
+  }
+  ASSERT_EQ(found.size(), 40U);
+  for (const Settings& each : found) expect_those_of_a_new_thread(each, "in a host function");
+}
+
+TEST_F(Callbacks, CompletionFunctionsFindTheirThreadAsNew) {
+  const Stream stream, other;
+  for (int i = 0; i < 3; ++i) {
+    run_when_complete(stream, [&] {
+      expect_those_of_a_new_thread({}, "in a function of on_complete()");
+      other.use();
+      set_default_pageable(Pageable::refuse);
+      EXPECT_EQ(current_stream(), other);
+    });
+  }
+}
+
+TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
+  const Stream stream, captured;
+  PinnedBuffer<int> in(100), out(100);
+  const auto kept = std::make_shared<int>(0);
+  run_when_complete(stream, [&, kept] {
+    begin_capture(captured);
+    captured.launch_host_func([kept] { ++*kept; });
+  });
+  EXPECT_FALSE(captured.is_capturing());
+  EXPECT_EQ(kept.use_count(), 1) << "the capture's function is destroyed";
+  std::string text;
+  run_when_complete(stream, [&] {
+    text = text_of([&] { static_cast<void>(end_capture(captured)); });
+    overlap(in, out, {.chunk = 50}, [](StreamRef on, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(on, to, from); });
+  });
+  EXPECT_NE(text.find("no capture was begun on this stream"), std::string::npos) << text;
+  EXPECT_EQ(*kept, 0);
+  EXPECT_TRUE(runs(captured));
+}
+
+TEST_F(CallbacksOnTwoDevices, CompletionFunctionsFindTheFirstDeviceCurrent) {
+  const Stream stream{first}, there{second};
+  for (int i = 0; i < 3; ++i) {
+    run_when_complete(stream, [&] {
+      EXPECT_EQ(Device::current(), first);
+      EXPECT_EQ(current_stream(second), second.default_stream());
+      there.use();
+      EXPECT_EQ(Device::current(), second);
+    });
+  }
+}
+
+TEST_F(CallbacksOnTwoDevices, HostFunctionsFindTheFirstDeviceCurrent) {
+  const Stream stream{first}, there{second};
+  const StreamRef standard = first.default_stream();
+  int wrong = 0;
+  for (int i = 0; i < 20; ++i) {
+    there.use();
+    auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
+    stream.launch_host_func([&, guard] {
+      if (current_stream() != standard) ++wrong;
+      EXPECT_EQ(code_of([&] { there.use(); }), errc::not_permitted);
+      guard->reset();  // it restores the second device
+    });
+    stream.synchronize();
+    first.use();
+    first.default_stream().use();
+    set_current_stream(second.default_stream());
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace

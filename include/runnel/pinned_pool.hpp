@@ -19,6 +19,7 @@ struct PinnedStatistics {
   std::size_t cached_blocks;  ///< blocks kept for reuse
   std::size_t hits;           ///< allocations served from the cache
   std::size_t misses;         ///< allocations that had to ask the runtime
+  std::size_t releasing;      ///< bytes that the pool has given up, and that the runtime does not have back yet
 };
 
 /// The process's pool of pinned memory. Pinning memory takes several times as long as copying it, so the pool keeps freed blocks for

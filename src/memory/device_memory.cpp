@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
+#include "base/hang_report.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -186,6 +187,7 @@ void enqueue_free(const FreeingStream& stream, const FreeRequest& request) noexc
 /// device if the memory came from a plain allocation, and for nothing if the memory came from a pool.
 void free_after_wait(const FreeRequest& request) noexcept {
   if (release_mode_of_wait() != Release::now) return;
+  const WatchedWait watched{"free device memory", -1 - request.device};
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
     if (i == request.device || request.has_others()) is_complete = wait_for_device(i) && is_complete;
@@ -263,6 +265,7 @@ struct DeferredFree {
   backend::status s = allocate();
   while (s != backend::ok && are_frees_waiting() && backend::classify(s) == errc::out_of_memory) {
     backend::forget_error(s);
+    const WatchedWait watched{operation, -1 - device};
     const bool is_freed = wait_for_a_free();
     if (!is_freed) run_all_frees();
     s = allocate();

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
+#include "base/hang_report.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "checker/hooks.hpp"
@@ -19,6 +20,7 @@
 #include "stream/stream_device.hpp"
 
 #include <cstddef>
+#include <optional>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -59,6 +61,9 @@ void* allocate_managed(std::size_t bytes, Device device) {
   const RelaxedCapture relaxed;
   void* block = nullptr;
   ToldAllocation told{call.operation(), MemoryKind::managed, bytes, call.device()};
+  std::optional<WatchedWait> watched;
+  if (are_hangs_reported())
+    watched.emplace(call.operation(), -1 - call.device());  // CUDA waits for the device before it says that there is no room
   call.check(allocate_behind_releases(call.operation(), [&] { return backend::malloc_managed(block, bytes); }));
   told.made(block);
   count_up(counters.shared_and_managed_blocks);

@@ -300,7 +300,7 @@ const Operation operations[] = {
        w.buffer.reset();
      },
      [](World& w) { w.buffer.emplace(size, w.third); }},
-    {"DeviceBuffer, more than the device has",
+    {"DeviceBuffer::DeviceBuffer, more than the device has",
      [](World& w) { EXPECT_EQ(code_of([&] { drop(DeviceBuffer<char>(std::size_t{1} << 50, w.s)); }), errc::out_of_memory); }},
     {"DeviceBuffer::record_stream", [](World& w) { w.a.record_stream(w.s); }},
     {"DeviceBuffer::set_stream", [](World& w) { w.a.set_stream(w.s); }},
@@ -471,6 +471,8 @@ const Operation operations[] = {
      [](World& w) { w.lease->wait_stream(w.s), w.lease.reset(); },
      [](World& w) { w.lease.emplace(w.pool.acquire()); }},
     {"partition", [](World& w) { drop(code_of([&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); })); }},
+    // overlap.hpp
+    {"choose_overlap_strategy", [](World& w) { drop(choose_overlap_strategy(w.device, 4096, 2, false)); }},
     // hooks.hpp, profiler.hpp, statistics.hpp, trace.hpp
     {"HookLocation::HookLocation", [](World&) { const HookLocation here; }},
     {"HookLocation::~HookLocation", [](World&) { const HookLocation here; }},
@@ -500,6 +502,12 @@ const Operation own_waits[] = {
     {"get", [](World& w) { drop(get(w.other, w.a, 1)); }},
     {"StreamPool::acquire_for", [](World& w) { drop(w.pool.acquire_for(patience)); }},
     {"StreamPool::acquire_until", [](World& w) { drop(w.pool.acquire_until(std::chrono::steady_clock::now() + patience)); }},
+    {"overlap",
+     [](World& w) {
+       PinnedBuffer<int> in{std::size_t{1} << 12}, out{in.size()};
+       w.other.use();
+       overlap(in, out, {.chunk = 1024}, [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(stream, to, from); });
+     }},
     {"NativeDeviceResource::allocate_sync",
      [](World& w) {
        const NativeDeviceResource resource{w.device};
@@ -522,9 +530,9 @@ const Wait waits[] = {
      [](World& w) { drop(w.device.synchronize_for(patience)); }},
     {"Device::synchronize_until", "device.hpp: The same until a point in time of any clock",
      [](World& w) { drop(w.device.synchronize_until(std::chrono::steady_clock::now() + patience)); }},
-    {"HostRegistration::~HostRegistration", "host_registration.hpp: The destructor waits for all devices",
+    {"HostRegistration::~HostRegistration", "host_registration.hpp: The destructor waits for all devices on CUDA",
      [](World& w) { w.registration.reset(); }, [](World& w) { w.registration.emplace(w.registered); }},
-    {"HostRegistration::operator=", "host_registration.hpp: The destructor waits for all devices",
+    {"HostRegistration::operator=", "host_registration.hpp: The destructor waits for all devices on CUDA",
      [](World& w) { *w.registration = HostRegistration{}; }, [](World& w) { w.registration.emplace(w.registered); }},
     {"SharedBuffer::~SharedBuffer", "shared_buffer.hpp: the destructor waits for the device", [](World& w) { w.shared.reset(); },
      [](World& w) { w.shared.emplace(size, w.device); }},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases that need a process of their own: first use, exit and fork. `exit_cases <name>` runs one case. It prints "passed", or what failed.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -181,6 +182,34 @@ int exit_with_a_value_that_never_comes() {
   number[0] = 0;
   if (stream.device().has_stream_memory_operations()) stream.wait_value(number.data(), 1);
   stream.launch_host_func([] {});
+  return finish();
+}
+
+int exit_with_a_release_under_way() {
+  static Stream stream;
+  { const PinnedBuffer<char> cached{1000}, another{1 << 20}; }
+  hold(stream);
+  PinnedPool::trim();
+  expect(PinnedPool::statistics().cached == 0, "the pool gives its blocks up");
+  return finish();
+}
+
+/// Without a thread, memory goes back in place.
+int releases_without_a_thread() {
+  { const PinnedBuffer<char> cached{1000}; }
+  std::vector<int> values(1000);
+  std::optional<HostRegistration> registration{values};
+  SharedBuffer<int> shared{1000};
+  pthread_attr_t no_room;
+  pthread_attr_init(&no_room);
+  pthread_attr_setstacksize(&no_room, std::size_t{1} << 46);
+  expect(pthread_setattr_default_np(&no_room) == 0, "the size of stacks is set");
+  PinnedPool::trim();
+  const PinnedStatistics now = PinnedPool::statistics();
+  expect(now.cached == 0 && now.releasing == 0, "the memory is back at once");
+  registration.reset();
+  registration.emplace(values);
+  shared = {};
   return finish();
 }
 
@@ -679,6 +708,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_from_a_host_function", exit_from_a_host_function},
     {"exit_on_another_thread_with_a_closed_gate", exit_on_another_thread_with_a_closed_gate},
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
+    {"exit_with_a_release_under_way", exit_with_a_release_under_way},
     {"exit_with_a_value_that_never_comes", exit_with_a_value_that_never_comes},
     {"exit_with_pending_completions", exit_with_pending_completions},
     {"first_use_from_many_threads", first_use_from_many_threads},
@@ -694,6 +724,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"hang_report_of_an_event", hang_report_of_an_event},
     {"hang_report_of_memory", hang_report_of_memory},
     {"no_hang_report", no_hang_report},
+    {"releases_without_a_thread", releases_without_a_thread},
     {"settings_not_understood", settings_not_understood},
     {"static_buffers_of_a_resource", static_buffers_of_a_resource},
     {"static_guard", static_guard},

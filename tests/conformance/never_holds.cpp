@@ -623,6 +623,25 @@ INSTANTIATE_TEST_SUITE_P(OwnWaits, NeverHolds,
                          testing::Combine(testing::ValuesIn(own_waits), testing::Values(Where::another_stream, Where::during_a_release)),
                          name_of_case);
 
+/// In a host function a release cannot wait. Nor may the next call of another thread have to make it, and wait then.
+TEST_F(NeverHoldsBase, WhatAHostFunctionDropsHoldsNoLaterCall) {
+  if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
+  World w;
+  w.shared.emplace(size, w.device);
+  w.managed_block.emplace(World::managed_or_none(w.device));
+  w.registration.emplace(w.registered);
+  make_large_block<false>(w);
+  w.device.synchronize();
+  Gate gate;
+  gate.close_on(w.work);
+  ASSERT_TRUE(gate.reached());
+  w.other.launch_host_func([&] { w.shared.reset(), w.managed_block.reset(), w.registration.reset(), w.block.reset(); });
+  w.other.synchronize();
+  EXPECT_TRUE(returns_behind(gate, w.device, [&] { fill(w.other, w.a, 1), w.other.synchronize(); }));
+  w.work.synchronize();
+  EXPECT_EQ(code_of([&] { w.registration.emplace(w.registered); }), std::error_code{}) << "the registration has ended";
+}
+
 /// They return once the other stream's work is complete.
 class DocumentedWait : public NeverHoldsBase, public testing::WithParamInterface<Wait> {};
 TEST_P(DocumentedWait, ReturnsOnceTheGateIsOpen) {

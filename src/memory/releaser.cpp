@@ -35,10 +35,12 @@ class Releaser {
   }
   [[nodiscard]] std::uint64_t added() const noexcept { return added_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_acquire); }
-  /// From now on the thread begins no runtime call. One that has begun may wait for a device, and so for ever: the exit goes on then.
+  /// From now on the thread begins no runtime call. First it gets the time that the calls take on idle devices. A call may also wait for a
+  /// device, and so for ever: the exit goes on then.
   void stop() noexcept {
+    try_for(200ms, [this] { return done() == added(); });
     stopped_.store(true, std::memory_order_seq_cst);
-    try_for(200ms, [this] { return !calling_.load(std::memory_order_seq_cst); });
+    try_for(10ms, [this] { return !calling_.load(std::memory_order_seq_cst); });
   }
 
  private:

@@ -26,7 +26,9 @@ concept WritableRange = requires(R& range) {
 
 /// Pins existing memory for as long as this object lives, so that copies from and to that memory are direct. Pinning takes several times as
 /// long as copying the memory, so it pays for memory that is copied often. Requires: all work that uses the memory has completed before
-/// this object is destroyed.
+/// this object is destroyed. The destructor waits for all devices on CUDA, since the program may free the memory next, and memory must not
+/// be given to something else while it is registered. So destroy it where no work waits for this thread. In a host function it does not
+/// wait: the registration ends a little later.
 class HostRegistration {
  public:
   /// Pins nothing.

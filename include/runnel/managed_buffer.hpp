@@ -56,7 +56,9 @@ struct ManagedOwner {
 
 /// Owns `size()` elements of managed memory, uninitialised. Moving pages on demand is slower than a copy that is known ahead, so runnel
 /// itself never uses it. Requires: the host synchronizes with the device's work before it reads or writes the elements. The destructor
-/// waits for the device. A buffer that was moved from is empty.
+/// returns at once: a thread of the library frees the memory after the device's work so far. An allocation that finds no room waits at most
+/// a second for such memory; before CUDA says that there is no room, it waits for the device itself, unless the size is beyond the memory
+/// of the machine and its devices together, which the library refuses at once. A buffer that was moved from is empty.
 template <class T>
 class ManagedBuffer : public detail::OwnedHostArray<T, detail::ManagedOwner> {
   using Array = detail::OwnedHostArray<T, detail::ManagedOwner>;

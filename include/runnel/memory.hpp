@@ -137,7 +137,8 @@ class DeviceSpan {
 /// Owns `size()` elements of pinned host memory, uninitialised. The host uses it like any array; copies from and to it are direct. The
 /// memory comes from the pinned pool (pinned_pool.hpp). A buffer may be destroyed while work uses it: the pool hands the memory out again
 /// only when every stream that used it has completed that work. Copies and fills record their use themselves; a kernel or a host function
-/// of your own needs record_use().
+/// of your own needs record_use(). Neither constructor nor destructor waits for other streams, except that an allocation which finds no
+/// room waits at most a second for memory that is on its way back to the runtime.
 template <class T>
 class PinnedBuffer : public detail::OwnedHostArray<T, detail::PinnedOwner> {
   using Array = detail::OwnedHostArray<T, detail::PinnedOwner>;

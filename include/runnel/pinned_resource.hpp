@@ -31,7 +31,7 @@ struct PinnedAllocator {
   [[nodiscard]] T* allocate(std::size_t count) {
     return static_cast<T*>(pinned_resource()->allocate(detail::bytes_for(count, sizeof(T)), alignof(T)));
   }
-  /// Gives the memory back. Streams may still be using it: the pool waits for them before it hands the memory out again.
+  /// Gives the memory back, and returns at once. Streams may still be using it: the pool hands the memory out again after their work.
   void deallocate(T* pointer, std::size_t count) { pinned_resource()->deallocate(pointer, count * sizeof(T), alignof(T)); }
 
   template <class U>

@@ -34,7 +34,8 @@ struct SharedOwner {
 
 /// Owns `size()` elements of device memory, uninitialised, that other processes of the machine can open: ipc_handle() and
 /// from_ipc_handle(). Other device memory cannot be shared: runtimes export none that was allocated in stream order. So this memory is not:
-/// the constructor allocates it at once, in steps of 2 MiB, and the destructor waits for the device. Order the work of two processes by an
+/// the constructor allocates it at once, in steps of 2 MiB, and the destructor waits for the device: afterwards the program may tell the
+/// other process that this one is done with the memory. In a host function it does not wait. Order the work of two processes by an
 /// Event with EventOptions::interprocess. Requires: the process that made the memory keeps it until the others have destroyed their
 /// buffers, and work on streams of other devices is complete before the destructor.
 template <class T>

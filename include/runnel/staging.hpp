@@ -33,7 +33,8 @@ class Staging {
   /// The options in force, with numbers in place of zeros.
   [[nodiscard]] static StagingOptions options();
 
-  /// Gives the pinned memory that no staged copy is using back to the runtime. The next staged copy allocates its own again.
+  /// Gives up the pinned memory that no staged copy is using: a thread of the library gives it back to the runtime, for which the call
+  /// waits at most 10 ms. The next staged copy allocates its own again.
   static void trim();
 };
 

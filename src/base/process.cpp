@@ -40,7 +40,7 @@ constinit sync::Atomic<Phase> phase{Phase::unused};
 constinit sync::Atomic<pid_t> starting_process{0};
 constinit sync::Atomic<pid_t> exiting_thread{0};
 constinit sync::Atomic<void (*)() noexcept> fork_hook{nullptr};
-constinit std::array<sync::Atomic<void (*)() noexcept>, 4> exit_hooks{};
+constinit std::array<sync::Atomic<void (*)() noexcept>, 5> exit_hooks{};
 constinit sync::Atomic<std::size_t> exit_hook_count{0};
 
 struct Backlog {

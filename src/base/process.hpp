@@ -60,7 +60,7 @@ void postpone(Postponed item) noexcept;
 /// Calls `item.release` now, later or never, according to release_mode().
 void release(const Postponed& item) noexcept;
 
-/// Adds a function to call where the process begins to exit, on the thread that exits. Requires: there are at most four.
+/// Adds a function to call where the process begins to exit, on the thread that exits. Requires: there are at most five.
 void call_at_exit(void (*hook)() noexcept) noexcept;
 /// Sets the function to call in a forked child of a process that had used the runtime. There is one: a second call replaces the first.
 void call_in_forked_child(void (*hook)() noexcept) noexcept;

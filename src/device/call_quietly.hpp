@@ -19,13 +19,18 @@ void call_quietly(int device, F call) noexcept {
   succeeded_or_forget(call());
 }
 
-/// Destroys a native object by `destroy`, as soon as the runtime may be called.
+/// How a native object is destroyed by `destroy`.
 template <class Handle, backend::status (*destroy)(Handle) noexcept>
-void release_native(Handle handle, int device) noexcept {
+[[nodiscard]] Postponed native_release(Handle handle, int device) noexcept {
   const auto release_now = [](const Postponed& item) noexcept {
     call_quietly(item.device, [&] { return destroy(static_cast<Handle>(item.handle)); });
   };
-  release({release_now, handle, device});
+  return {release_now, handle, device};
+}
+/// Does that as soon as the runtime may be called.
+template <class Handle, backend::status (*destroy)(Handle) noexcept>
+void release_native(Handle handle, int device) noexcept {
+  release(native_release<Handle, destroy>(handle, device));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
+#include "base/hang_report.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -13,6 +14,7 @@
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/recorded_uses.hpp"
+#include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "memory/waiting_frees.hpp"
 #include "stream/capture.hpp"
@@ -182,17 +184,30 @@ void enqueue_free(const FreeingStream& stream, const FreeRequest& request) noexc
   });
 }
 
-/// Waits for the devices of all users, and frees the memory then; leaks it if work may still run. The plain free would wait for its own
-/// device if the memory came from a plain allocation, and for nothing if the memory came from a pool.
-void free_after_wait(const FreeRequest& request) noexcept {
-  if (release_mode_of_wait() != Release::now) return;
+/// Waits for that device, or for all. False if work may still run.
+[[nodiscard]] bool wait_for_devices(int device, bool all) noexcept {
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
-    if (i == request.device || request.has_others()) is_complete = wait_for_device(i) && is_complete;
-  if (!is_complete) return;
-  if (request.resource) return give_back_to(*request.resource, default_stream_of(request.device), request.pointer, request.bytes);
-  const ScopedDevice on{request.device, ScopedDevice::no_throw};
-  succeeded_or_note_capture(backend::free_device(request.pointer));
+    if (i == device || all) is_complete = wait_for_device(i) && is_complete;
+  return is_complete;
+}
+
+/// Waits for the devices of all users, and frees the memory then, on the library's thread; leaks it if work may still run. The plain free
+/// would wait for its own device if the memory came from a plain allocation, and for nothing if the memory came from a pool. A resource is
+/// the program's, and is called here.
+void free_after_wait(const FreeRequest& request) noexcept {
+  if (!request.resource) {
+    const auto free_behind = [](const Postponed& item) noexcept {
+      if (!wait_for_devices(item.device, item.id != 0)) return;
+      const ScopedDevice on{item.device, ScopedDevice::no_throw};
+      succeeded_or_note_capture(backend::free_device(item.handle));
+    };
+    return release_on_thread(Postponed{free_behind, request.pointer, request.device, request.has_others() ? 1U : 0U});
+  }
+  if (release_mode_of_wait() != Release::now) return;
+  const WatchedWait watched{"free device memory", -1 - request.device};
+  if (wait_for_devices(request.device, request.has_others()))
+    give_back_to(*request.resource, default_stream_of(request.device), request.pointer, request.bytes);
 }
 
 /// The request as one that waits. @throws std::bad_alloc
@@ -260,12 +275,14 @@ struct DeferredFree {
   const ScopedDevice on{device, operation};
   const RelaxedCapture relaxed{!has_pools || if_captures_met()};
   const auto allocate = [&] { return has_pools ? backend::malloc_async(block, bytes, stream) : backend::malloc_device(block, bytes); };
-  backend::status s = allocate();
+  const auto try_allocate = [&] { return has_pools ? allocate() : allocate_behind_releases(operation, allocate); };
+  backend::status s = try_allocate();
   while (s != backend::ok && are_frees_waiting() && backend::classify(s) == errc::out_of_memory) {
     backend::forget_error(s);
+    const WatchedWait watched{operation, -1 - device};
     const bool is_freed = wait_for_a_free();
     if (!is_freed) run_all_frees();
-    s = allocate();
+    s = try_allocate();
     if (!is_freed) break;
   }
   check(s, operation);

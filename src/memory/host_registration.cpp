@@ -12,6 +12,7 @@
 #include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_pages.hpp"
+#include "memory/releaser.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -40,16 +41,32 @@ void remove(std::uintptr_t begin) noexcept {
   registrations().ends.erase(begin);
 }
 
-/// Enters the range. @throws errc::invalid_argument if a part of it is registered already
-void add(std::uintptr_t begin, std::uintptr_t end) {
+/// Enters the range. Nothing if that is done; else why it cannot be.
+[[nodiscard]] const char* try_add(std::uintptr_t begin, std::uintptr_t end) {
   const std::lock_guard lock{registrations().mutex};
   auto& ends = registrations().ends;
   const auto after = ends.lower_bound(begin);
-  if (after != ends.end() && after->first == begin)
-    detail::throw_error(errc::invalid_argument, operation, "the memory is registered already");
+  if (after != ends.end() && after->first == begin) return "the memory is registered already";
   if ((after != ends.end() && after->first < end) || (after != ends.begin() && std::prev(after)->second > begin))
-    detail::throw_error(errc::invalid_argument, operation, "a part of the memory is registered already");
+    return "a part of the memory is registered already";
   ends.emplace_hint(after, begin, end);
+  return nullptr;
+}
+
+/// The same; a registration that ended in a host function gets some time to end. @throws errc::invalid_argument
+void add(std::uintptr_t begin, std::uintptr_t end) {
+  const char* refusal = try_add(begin, end);
+  if (refusal != nullptr && detail::are_releases_waiting()) {
+    detail::wait_for_releases(operation, detail::release_patience);
+    refusal = try_add(begin, end);
+  }
+  if (refusal != nullptr) detail::throw_error(errc::invalid_argument, operation, refusal);
+}
+
+/// The range stays entered until the runtime has forgotten it: it would refuse the next registration.
+void unregister(const detail::Postponed& item) noexcept {
+  detail::call_quietly(item.device, [&] { return backend::unregister_host(item.handle); });
+  remove(reinterpret_cast<std::uintptr_t>(item.handle));
 }
 
 /// Whether the process has memory at all these addresses.
@@ -81,7 +98,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
         detail::throw_error(errc::invalid_argument, operation, "a part of the memory is pinned, managed or a device's");
     detail::populate_for_registration(pointer, bytes);
     const detail::RelaxedCapture relaxed;
-    detail::check(backend::register_host(pointer, bytes), operation);
+    detail::check(detail::allocate_behind_releases(operation, [&] { return backend::register_host(pointer, bytes); }), operation);
   } catch (...) {
     remove(begin);
     throw;
@@ -92,11 +109,11 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
 }
 
 HostRegistration::~HostRegistration() {
+  constexpr const char* ending = "unpin memory";
   if (pointer_ == nullptr || detail::release_mode_of_wait() == detail::Release::never) return;
   if (detail::is_checking()) checker::unpins(pointer_, bytes_);
-  detail::tell_free_outside("unpin memory", MemoryKind::pinned, pointer_, bytes_);
-  remove(reinterpret_cast<std::uintptr_t>(pointer_));
-  detail::release_native<void*, backend::unregister_host>(pointer_, 0);
+  detail::tell_free_outside(ending, MemoryKind::pinned, pointer_, bytes_);
+  detail::release_and_wait(ending, {unregister, pointer_, 0}, -1);
 }
 
 void* HostRegistration::device_pointer(Device device) const {

@@ -4,18 +4,23 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
+#include "base/hang_report.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "checker/hooks.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
+#include "device/device_table.hpp"
 #include "memory/memory_facts.hpp"
+#include "memory/pinned_pages.hpp"
+#include "memory/releaser.hpp"
 #include "stream/capture.hpp"
 #include "stream/observed.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_device.hpp"
 
 #include <cstddef>
+#include <optional>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -31,6 +36,13 @@ void require_managed(const void* memory, std::size_t bytes, const char* operatio
   }
 }
 
+/// Refuses what no machine could hold: to say so, CUDA waits for the devices. @throws errc::out_of_memory
+void require_possible(std::size_t bytes, const char* operation) {
+  std::size_t all = machine_memory();
+  for (int device = 0; bytes > all && device < device_count(); ++device) all += total_memory(device);
+  if (bytes > all) throw_error(errc::out_of_memory, operation, "it is more than the machine and its devices have");
+}
+
 /// The number of the place, as the backend takes it.
 [[nodiscard]] int number_of(MemoryPlace place, const char* operation) {
   if (place.is_host()) return backend::host_place;
@@ -43,12 +55,16 @@ void require_managed(const void* memory, std::size_t bytes, const char* operatio
 void* allocate_managed(std::size_t bytes, Device device) {
   const DeviceCall call{device.ordinal(), "allocate managed memory"};
   if (bytes == 0) return nullptr;
+  require_possible(bytes, call.operation());
   watch_main_thread();
   const ScopedDevice on{call.device(), call.operation()};
   const RelaxedCapture relaxed;
   void* block = nullptr;
   ToldAllocation told{call.operation(), MemoryKind::managed, bytes, call.device()};
-  call.check(backend::malloc_managed(block, bytes));
+  std::optional<WatchedWait> watched;
+  if (are_hangs_reported())
+    watched.emplace(call.operation(), -1 - call.device());  // CUDA waits for the device before it says that there is no room
+  call.check(allocate_behind_releases(call.operation(), [&] { return backend::malloc_managed(block, bytes); }));
   told.made(block);
   count_up(counters.shared_and_managed_blocks);
   if (is_checking()) checker::allocates(block, bytes);
@@ -56,12 +72,12 @@ void* allocate_managed(std::size_t bytes, Device device) {
 }
 
 void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
-  if (release_mode_of_wait() != Release::never && is_observed()) [[unlikely]] {
+  count_down(counters.shared_and_managed_blocks);
+  if (is_observed() && release_mode_of_wait() != Release::never) [[unlikely]] {
     if (is_checking()) checker::frees(pointer, bytes);
     tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
   }
-  count_down(counters.shared_and_managed_blocks);
-  release_native<void*, backend::free_device>(pointer, device);
+  release_on_thread(native_release<void*, backend::free_device>(pointer, device));
 }
 
 }  // namespace detail

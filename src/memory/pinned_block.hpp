@@ -3,6 +3,7 @@
 #pragma once
 
 #include "memory/pending_use.hpp"
+#include "memory/releaser.hpp"
 
 #include <runnel/config.hpp>
 
@@ -36,6 +37,7 @@ struct PinnedBlock {
   std::vector<PendingUse> uses{};
   std::size_t prune_at = 16;  // with so many uses, those of streams that ended are removed
   PinnedBlock* next = nullptr;
+  LateRelease late{};  // once the pool has given the block up
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

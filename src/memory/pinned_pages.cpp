@@ -7,6 +7,7 @@
 #include "base/sync.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -135,6 +136,10 @@ backend::status free_pinned_pages(void* memory) noexcept {
   // After an error the pages may still be registered: a new mapping at their address could then not be.
   if (s == backend::ok) munmap(memory, made.mapped());
   return s;
+}
+
+std::size_t machine_memory() noexcept {
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 void populate_for_registration(void* memory, std::size_t bytes) noexcept {

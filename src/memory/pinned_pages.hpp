@@ -13,6 +13,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[nodiscard]] backend::status allocate_pinned_pages(void*& memory, std::size_t bytes) noexcept;
 [[nodiscard]] backend::status free_pinned_pages(void* memory) noexcept;
 
+/// The bytes of the machine's memory.
+[[nodiscard]] std::size_t machine_memory() noexcept;
+
 /// Has several threads bring in the pages of memory that is about to be registered, as far as they allow it. Changes no byte.
 void populate_for_registration(void* memory, std::size_t bytes) noexcept;
 

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/hang_report.hpp"
 #include "base/hooks.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -12,6 +13,7 @@
 #include "device/device_table.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
+#include "memory/releaser.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -89,23 +91,42 @@ void* enter_block(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
   return memory;
 }
 
-/// Asks the runtime for a new block. If there is not enough memory, takes a block that is complete, else gives the idle blocks back and
-/// asks again, for a while: a block that was freed on an idle stream is free once its event has passed, which takes the device some
-/// microseconds, and one that another thread is looking at is free in a moment, too.
+/// What an allocation finds that waits for room.
+struct Found {
+  void* complete = nullptr;  // a block that is complete
+  void* memory = nullptr;    // new memory
+};
+
+/// Takes a block that is complete, else gives the idle blocks back and asks the runtime again, for a while: a block that was freed on an
+/// idle stream is free once its event has passed, which takes the device some microseconds, and one that another thread is looking at is
+/// free in a moment, too. What is being given back takes longer, at worst until all devices are idle.
+[[nodiscard]] Found wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined, backend::status& refusal) {
+  const WatchedWait watched{operation};
+  const auto cached_until = sync::Clock::now() + 10ms;
+  std::size_t tried_after = all_blocks;  // so many releases
+  Found found;
+  try_for(release_patience, [&] {
+    found.complete = pinned_shelves().take_complete(shelf, all_blocks);
+    if (found.complete != nullptr) return true;
+    const PinnedRest rest = pinned_shelves().release_idle();
+    if (rest.releases != std::exchange(tried_after, rest.releases)) found.memory = try_allocate(bytes, write_combined, refusal);
+    if (found.memory != nullptr) return true;
+    const bool may_come = rest.releasing != 0 && (refusal != backend::ok || pinned_shelves().has_room_later(bytes));
+    return !may_come && (rest.cached_blocks == 0 || sync::Clock::now() >= cached_until);
+  });
+  return found;
+}
+
+/// Asks the runtime for a new block. Waits for a while if there is not enough memory.
 void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
   auto block = std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
   backend::status refusal = backend::ok;
   void* memory = try_allocate(bytes, write_combined, refusal);
-  void* complete = nullptr;
-  if (memory == nullptr)
-    try_for(10ms, [&] {
-      complete = pinned_shelves().take_complete(shelf, all_blocks);
-      if (complete != nullptr) return true;
-      const bool is_empty = pinned_shelves().release_idle();
-      memory = try_allocate(bytes, write_combined, refusal);
-      return memory != nullptr || is_empty;
-    });
-  if (complete != nullptr) return complete;
+  if (memory == nullptr) {
+    const Found found = wait_for_room(shelf, bytes, write_combined, refusal);
+    if (found.complete != nullptr) return found.complete;
+    memory = found.memory;
+  }
   if (memory != nullptr) return enter_block(std::move(block), memory);
   check(refusal, operation);
   throw_error(errc::out_of_memory, operation, "the limit that PinnedPool::set_limit() has set leaves no room for it");
@@ -190,8 +211,10 @@ std::size_t PinnedPool::limit() {
 }
 
 void PinnedPool::trim() {
-  detail::enter("give cached pinned memory back");
-  detail::try_for(1ms, [] { return detail::pinned_shelves().release_idle(); });
+  constexpr const char* operation = "give cached pinned memory back";
+  detail::enter(operation);
+  detail::try_for(1ms, [] { return detail::pinned_shelves().release_idle().cached_blocks == 0; });
+  detail::wait_for_releases(operation, detail::trim_patience);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/pinned_shelves.hpp"
 
-#include "base/exit_notice.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/call_quietly.hpp"
 #include "memory/pinned_pages.hpp"
@@ -14,19 +13,23 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 using State = PinnedBlock::State;
 
-void free_pinned_memory(void* memory) noexcept {
-  if (release_mode_of_wait() != Release::never) release_native<void*, free_pinned_pages>(memory, 0);
-}
-
 namespace {
 
-/// Frees a block that is in the books no more. The books forget it first: as soon as the runtime has the memory, another thread may be
-/// given the same address.
-void free_forgotten(PinnedBlock* block) noexcept {
+void release_block(const Postponed& item) noexcept {
+  const auto* const block = static_cast<PinnedBlock*>(item.handle);
   sync::happens_after(block);
   void* const memory = reinterpret_cast<void*>(block->begin);
+  const std::size_t bytes = block->bytes;
   delete block;
-  free_pinned_memory(memory);
+  call_quietly(item.device, [memory] { return free_pinned_pages(memory); });
+  pinned_shelves().note_released(bytes);
+}
+
+/// Frees a block that is among the known ones no more. It is forgotten first: as soon as the runtime has the memory, another thread may be
+/// given the same address.
+void free_forgotten(PinnedBlock* block) noexcept {
+  block->late.item = {release_block, block, 0};
+  release_on_thread(block->late);
 }
 
 }  // namespace
@@ -54,7 +57,20 @@ void PinnedShelves::put_pending(PinnedBlock& block) noexcept {
 
 void PinnedShelves::forget(const PinnedBlock& block) noexcept {
   known_.erase(find_after(block.begin) - 1);
-  held_ -= block.bytes;
+  statistics_.releasing += block.bytes;
+}
+
+void PinnedShelves::note_released(std::size_t bytes) noexcept {
+  const std::lock_guard lock{lock_};
+  statistics_.releasing -= bytes;
+  held_ -= bytes;
+  ++releases_;
+}
+
+bool PinnedShelves::has_room_later(std::size_t bytes) noexcept {
+  const std::lock_guard lock{lock_};
+  const std::size_t kept = held_ - statistics_.releasing;
+  return kept <= limit_ && bytes <= limit_ - kept;
 }
 
 bool PinnedShelves::try_reserve(std::size_t bytes) {
@@ -185,12 +201,12 @@ void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
   while (blocks != nullptr) free_forgotten(std::exchange(blocks, blocks->next));
 }
 
-bool PinnedShelves::release_idle() noexcept {
+PinnedRest PinnedShelves::release_idle() noexcept {
   for (auto& kind : shelves_)
     for (PinnedShelf& shelf : kind) release_idle_of(shelf);
   release_idle_of(direct_);
   const std::lock_guard lock{lock_};
-  return statistics_.cached_blocks == 0;
+  return {statistics_.cached_blocks, statistics_.releasing, releases_};
 }
 
 PinnedStatistics PinnedShelves::statistics() noexcept {

@@ -58,6 +58,13 @@ struct PinnedShelf {
   bool keeps = true;  // false: its blocks are too large to be kept, and go back to the runtime
 };
 
+/// What the pool holds besides the blocks in use.
+struct PinnedRest {
+  std::size_t cached_blocks;
+  std::size_t releasing;  // bytes that were given up, and that the runtime does not have yet
+  std::size_t releases;   // how often it got some
+};
+
 /// Every member takes the lock itself, unless it says otherwise.
 class PinnedShelves {
  public:
@@ -105,8 +112,12 @@ class PinnedShelves {
   [[nodiscard]] bool give_back(void* pointer, bool record) noexcept;
   /// The size of the block that begins there and is in use; 0 if there is none.
   [[nodiscard]] std::size_t size_of(const void* pointer) noexcept;
-  /// Gives all cached blocks that no stream works on back to the runtime. True if none is left.
-  bool release_idle() noexcept;
+  /// Gives up all cached blocks that no stream works on: the library's thread gives them back to the runtime.
+  PinnedRest release_idle() noexcept;
+  /// The runtime has the memory of a block that was given up.
+  void note_released(std::size_t bytes) noexcept;
+  /// Whether the limit leaves so many bytes once the runtime has all that was given up.
+  [[nodiscard]] bool has_room_later(std::size_t bytes) noexcept;
 
   [[nodiscard]] PinnedStatistics statistics() noexcept;
   void reset_peak() noexcept {
@@ -149,7 +160,7 @@ class PinnedShelves {
     uncache(block);
     own(block);
   }
-  /// Then no cached block is handed out: the next allocation gives them back first. A free does not, because that may wait for a device.
+  /// Then no cached block is handed out: the next allocation gives them back first.
   [[nodiscard]] bool exceeds_limit() const noexcept { return held_ > limit_; }
   void disown(PinnedBlock& block) noexcept;
   void cache(const PinnedBlock& block) noexcept;
@@ -159,6 +170,7 @@ class PinnedShelves {
   }
   void put_idle(PinnedBlock& block) noexcept;
   void put_pending(PinnedBlock& block) noexcept;
+  /// The pool gives the block up. Its bytes still count.
   void forget(const PinnedBlock& block) noexcept;
   ///@}
 
@@ -176,14 +188,12 @@ class PinnedShelves {
   std::array<std::array<PinnedShelf, std::countr_zero(largest_block) - std::countr_zero(smallest_block) + 1>, 2> shelves_;
   PinnedShelf direct_;
   PinnedStatistics statistics_{};
-  std::size_t held_ = 0;  // bytes of all blocks and reservations
+  std::size_t held_ = 0;  // bytes of all blocks and reservations, and of blocks that the runtime does not have back yet
+  std::size_t releases_ = 0;
   std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::vector<Known> known_;  // by address
   std::size_t reserved_entries_ = 0;
 };
-
-/// Gives pinned memory back to the runtime, as soon as the runtime may be called.
-void free_pinned_memory(void* memory) noexcept;
 
 inline PinnedShelves& pinned_shelves() { return immortal<PinnedShelves>(); }
 

@@ -11,6 +11,7 @@
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "memory/recorded_uses.hpp"
+#include "memory/releaser.hpp"
 #include "stream/ipc.hpp"
 #include "stream/own_streams.hpp"
 
@@ -84,12 +85,11 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
 void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
   count_down(counters.shared_and_managed_blocks);
   if (release_mode_of_wait() == Release::never) return;  // this may be a forked child, where no lock may be taken
-  tell_free_outside("free shared memory", MemoryKind::device, pointer, 0, device);
+  constexpr const char* operation = "free shared memory";
+  tell_free_outside(operation, MemoryKind::device, pointer, 0, device);
   for (const auto& entry : take_recorded_uses(pointer, bytes)) end_use(use_of(entry.second));  // the device is waited for
-  if (opened)
-    release({close_now, pointer, device});
-  else
-    release_native<void*, backend::free_device>(pointer, device);
+  const Postponed close{close_now, pointer, device};
+  release_and_wait(operation, opened ? close : native_release<void*, backend::free_device>(pointer, device), device);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

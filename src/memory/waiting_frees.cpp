@@ -6,8 +6,10 @@
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/slots.hpp"
@@ -29,12 +31,13 @@ struct WaitingFrees {
 };
 WaitingFrees& waiting(Whose whose) { return immortal<std::array<WaitingFrees, 2>>()[static_cast<std::size_t>(whose)]; }
 
-/// Requires: no stream uses the memory. The plain free would wait for the device.
+/// Requires: no stream uses the memory. The plain free waits for the device.
 void free_unused(void* pointer, int device) noexcept {
+  const native::stream own = has_memory_pools(device) ? take_own_stream(device) : nullptr;
+  if (own == nullptr) return release_on_thread(native_release<void*, backend::free_device>(pointer, device));
   const RelaxedCapture relaxed;
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  const native::stream own = has_memory_pools(device) ? take_own_stream(device) : nullptr;
-  succeeded_or_note_capture(own != nullptr ? backend::free_async(pointer, own) : backend::free_device(pointer));
+  succeeded_or_note_capture(backend::free_async(pointer, own));
 }
 
 /// The same for memory of a resource. The default stream is there always: see allocate_device().

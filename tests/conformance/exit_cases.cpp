@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases that need a process of their own: first use, exit and fork. `exit_cases <name>` runs one case. It prints "passed", or what failed.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -8,6 +9,8 @@
 #include <cstring>
 #include <future>
 #include <latch>
+#include <limits>
+#include <new>
 #include <optional>
 #include <runnel/runnel.hpp>
 #include <string>
@@ -179,6 +182,34 @@ int exit_with_a_value_that_never_comes() {
   number[0] = 0;
   if (stream.device().has_stream_memory_operations()) stream.wait_value(number.data(), 1);
   stream.launch_host_func([] {});
+  return finish();
+}
+
+int exit_with_a_release_under_way() {
+  static Stream stream;
+  { const PinnedBuffer<char> cached{1000}, another{1 << 20}; }
+  hold(stream);
+  PinnedPool::trim();
+  expect(PinnedPool::statistics().cached == 0, "the pool gives its blocks up");
+  return finish();
+}
+
+/// Without a thread, memory goes back in place.
+int releases_without_a_thread() {
+  { const PinnedBuffer<char> cached{1000}; }
+  std::vector<int> values(1000);
+  std::optional<HostRegistration> registration{values};
+  SharedBuffer<int> shared{1000};
+  pthread_attr_t no_room;
+  pthread_attr_init(&no_room);
+  pthread_attr_setstacksize(&no_room, std::size_t{1} << 46);
+  expect(pthread_setattr_default_np(&no_room) == 0, "the size of stacks is set");
+  PinnedPool::trim();
+  const PinnedStatistics now = PinnedPool::statistics();
+  expect(now.cached == 0 && now.releasing == 0, "the memory is back at once");
+  registration.reset();
+  registration.emplace(values);
+  shared = {};
   return finish();
 }
 
@@ -507,6 +538,80 @@ int hang_report_of_an_event() {
   return finish();
 }
 
+/// Behind a gate, `f()` waits, and is reported by those words. It is called until it is, since some waits are short.
+template <class F, class Prepare>
+void expect_report(const CapturedErrors& errors, const std::string& words, F f, Prepare prepare) {
+  Stream holder;
+  std::promise<void>& gate = hold(holder);
+  prepare(holder);
+  std::atomic<bool> is_over{false};
+  std::thread thread{[&] {
+    do f();
+    while (!is_over);
+  }};
+  expect(errors.eventually_has(words), "a report has \"" + words + "\"");
+  is_over = true;
+  gate.set_value();
+  thread.join();
+  holder.synchronize();
+}
+template <class F>
+void expect_report(const CapturedErrors& errors, const std::string& words, F f) {
+  expect_report(errors, words, f, [](StreamRef) {});
+}
+
+/// Allocations wait for blocks that streams still use, and for memory on its way back.
+void expect_reports_of_allocations(const CapturedErrors& errors) {
+  const auto allocate = [] {
+    try {
+      static_cast<void>(PinnedBuffer<char>{1000});
+    } catch (const std::bad_alloc&) {
+    }
+  };
+  PinnedBuffer<char> used{1000};
+  PinnedPool::set_limit(PinnedPool::statistics().in_use);
+  expect_report(errors, "to allocate pinned memory", allocate, [&](StreamRef holder) {
+    fill(holder, used, 'x');
+    used = {};
+  });
+  PinnedPool::set_limit(std::numeric_limits<std::size_t>::max());
+}
+
+/// What waits for memory that goes back to the runtime. The host backend has no such waits.
+void expect_reports_of_releases(const CapturedErrors& errors) {
+  std::vector<int> values(1000), large(std::size_t{1} << 19);
+  std::optional<HostRegistration> registration{values};
+  expect_report(errors, "to unpin memory", [&] { registration.reset(); });
+  const auto cache = [](StreamRef) { static_cast<void>(PinnedBuffer<char>{1000}); };
+  expect_report(
+      errors, "to give cached pinned memory back", [] { PinnedPool::trim(); }, cache);
+  const Stream stream;
+  DeviceBuffer<int> there{large.size(), stream};
+  copy(stream, there, large);
+  stream.synchronize();
+  expect_report(errors, "to trim staging memory", [] { Staging::trim(); });
+  const std::size_t most = Device::current().memory_info().total;
+  if (most > std::size_t{8} << 30) return;  // to fill it takes long
+  std::optional<ManagedBuffer<char>> managed{most / 4 * 3};
+  const auto allocate = [&] {
+    try {
+      static_cast<void>(ManagedBuffer<char>{most / 4 * 3});
+    } catch (const std::bad_alloc&) {
+    }
+  };
+  expect_report(errors, "to allocate managed memory", allocate, [&](StreamRef) { managed.reset(); });
+}
+
+int hang_report_of_memory() {
+  setenv("RUNNEL_HANG_REPORT", "0.002", 1);
+  const CapturedErrors errors;
+  std::optional<SharedBuffer<int>> shared{1000};
+  expect_report(errors, "to free shared memory (device 0)", [&] { shared.reset(); });
+  expect_reports_of_allocations(errors);
+  if (Device::current().hardware_queues() != 0) expect_reports_of_releases(errors);
+  return finish();
+}
+
 int no_hang_report() {
   setenv("RUNNEL_HANG_REPORT", "soon", 1);
   const CapturedErrors errors;
@@ -604,6 +709,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_from_a_host_function", exit_from_a_host_function},
     {"exit_on_another_thread_with_a_closed_gate", exit_on_another_thread_with_a_closed_gate},
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
+    {"exit_with_a_release_under_way", exit_with_a_release_under_way},
     {"exit_with_a_value_that_never_comes", exit_with_a_value_that_never_comes},
     {"exit_with_pending_completions", exit_with_pending_completions},
     {"first_use_from_many_threads", first_use_from_many_threads},
@@ -617,7 +723,9 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"fork_then_use_in_the_child", fork_then_use_in_the_child},
     {"hang_report", hang_report},
     {"hang_report_of_an_event", hang_report_of_an_event},
+    {"hang_report_of_memory", hang_report_of_memory},
     {"no_hang_report", no_hang_report},
+    {"releases_without_a_thread", releases_without_a_thread},
     {"settings_not_understood", settings_not_understood},
     {"static_buffers_of_a_resource", static_buffers_of_a_resource},
     {"static_guard", static_guard},

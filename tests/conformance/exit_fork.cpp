@@ -150,6 +150,9 @@ TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device");
 // These too need processes of their own, because a variable is read at first use.
 TEST_F(ExitFork, AWaitThatLastsLongIsReportedOnceAndGoesOn) { expect_passes("hang_report"); }
 TEST_F(ExitFork, AWaitForAnEventIsReportedWithItsStream) { expect_passes("hang_report_of_an_event"); }
+TEST_F(ExitFork, ExitWhileMemoryIsGivenBackIsBounded) { expect_passes("exit_with_a_release_under_way"); }
+TEST_F(ExitFork, WithoutAThreadMemoryIsGivenBackInPlace) { expect_passes("releases_without_a_thread"); }
+TEST_F(ExitFork, WaitsForMemoryAreReported) { expect_passes("hang_report_of_memory"); }
 TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
 TEST_F(ExitFork, ASizeThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
 

@@ -51,6 +51,7 @@ class PinnedMemory : public Conformance {
     now.cached_blocks -= found_.cached_blocks;
     now.hits -= found_.hits;
     now.misses -= found_.misses;
+    now.releasing -= found_.releasing;
     return now;
   }
 
@@ -716,6 +717,26 @@ TEST_F(PinnedMemory, ALowerLimitHoldsForBlocksThatAreFreedLater) {
   stream.synchronize();
   EXPECT_EQ(code_of([] { const Buffer more{size}; }), errc::out_of_memory);
   EXPECT_EQ(since().cached, 0U);
+}
+
+TEST_F(PinnedMemory, WhatGoesBackCountsUntilItIsThere) {
+  const Stream stream;
+  allow(2);
+  Gate gate;
+  gate.close_on(stream);
+  ASSERT_TRUE(gate.reached());
+  PinnedPool::trim();
+  const PinnedStatistics now = since();
+  EXPECT_EQ(now.cached, 0U);
+  EXPECT_TRUE(now.releasing == 0 || now.releasing == 2 * block) << now.releasing;
+  const auto allocate = [] { const Buffer both{2 * size}; };
+  if (now.releasing != 0) {
+    EXPECT_EQ(code_of(allocate), errc::out_of_memory) << "the limit is about what is pinned";
+  }
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(code_of(allocate), std::error_code{});
+  EXPECT_TRUE(eventually([&] { return since().releasing == 0; }));
 }
 
 TEST_F(PinnedMemory, ALimitThatIsRefusedChangesNothing) {

@@ -10,6 +10,7 @@
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_pages.hpp"
+#include "memory/releaser.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 
@@ -150,6 +151,7 @@ Release release_mode_of_wait() noexcept { return Release::now; }
 void release(const Postponed& item) noexcept { item.release(item); }
 void postpone(Postponed item) noexcept { item.release(item); }
 void watch_main_thread() {}
+void release_on_thread(LateRelease& late) noexcept { late.item.release(late.item); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
 void forget_capture(StreamUse) noexcept {}

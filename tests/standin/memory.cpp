@@ -164,7 +164,11 @@ vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int) {
 }
 
 vendor::Error API(HostUnregister)(void* memory) {
-  return call_outside_captures(Call::releases, [&](Lock&) -> int {
+  // Seen on an H200: it waits for all work of the devices, as the frees do.
+  return call_outside_captures(Call::releases, [&](Lock& lock) -> int {
+    const Block block = state().blocks.of(memory);
+    if (!block.registered || !block.is_start) return vendor::host_memory_not_registered;
+    engine().wait_for_device(lock, -1);
     return state().blocks.remove_registered(memory) ? vendor::ok : vendor::host_memory_not_registered;
   });
 }
@@ -191,7 +195,12 @@ vendor::Error API(Free)(void* memory) {
 }
 
 vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) {
-  return call_outside_captures(Call::makes, [&](Lock&) { return allocate(memory, size, Memory::managed, this_thread().device); });
+  return call_outside_captures(Call::makes, [&](Lock& lock) {
+    const int code = allocate(memory, size, Memory::managed, this_thread().device);
+    // Seen on an H200: with too little memory, it waits for the device before it says so.
+    if (code == vendor::out_of_memory) engine().wait_for_device(lock, -1);
+    return code;
+  });
 }
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 13000

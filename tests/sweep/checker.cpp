@@ -255,7 +255,8 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_full = fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
                                             (overlaps && (ends_with(call, "MallocAsync") || ends_with(call, "Malloc"))));
   // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
-  const bool frees = frees_after_wait_ && (during == "resize" || during == "deallocate");
+  // Without memory pools a thread of the library waits for the device and frees the memory then, whatever this thread does meanwhile.
+  const bool frees = frees_after_wait_;
   const bool waits_again =
       (during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
       (frees && ends_with(call, "DeviceSynchronize"));

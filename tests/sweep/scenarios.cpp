@@ -539,6 +539,10 @@ void buffers_changed_of(Checker& c, bool pools) {
 }
 
 void buffers_changed(Checker& c) { buffers_changed_of(c, true); }
+void buffers_without_pools(Checker& c) {
+  c.frees_after_wait();
+  buffers(c);
+}
 void buffers_changed_without_pools(Checker& c) { buffers_changed_of(c, false); }
 
 /// A use that is recorded by an address within the block. The block is freed behind it.
@@ -1160,7 +1164,7 @@ constexpr Scenario scenarios[] = {
     {"guards", guards},
     {"guards_on_two_devices", guards_on_two_devices, "STANDIN_DEVICES=2"},
     {"buffers", buffers},
-    {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
+    {"buffers_without_pools", buffers_without_pools, "STANDIN_POOLS=0"},
     {"buffers_changed", buffers_changed},
     {"buffers_changed_without_pools", buffers_changed_without_pools, "STANDIN_POOLS=0"},
     {"recorded_uses", recorded_uses},

@@ -11,10 +11,12 @@
 #include "copy/staging/cut.hpp"
 #include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
+#include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
+#include "memory/releaser.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -188,9 +190,7 @@ void StagingRings::trim() {
       ring->set_memory(nullptr, 0);
     }
   }
-  if (unused.empty()) return;
-  const RelaxedCapture relaxed;
-  for (void* const block : unused) succeeded_or_forget(free_pinned_pages(block));
+  for (void* const block : unused) release_on_thread(native_release<void*, free_pinned_pages>(block, 0));
 }
 
 }  // namespace detail
@@ -198,9 +198,11 @@ void StagingRings::trim() {
 void Staging::set_options(const StagingOptions& options) { detail::staging_rings().configure(options); }
 StagingOptions Staging::options() { return detail::staging_rings().options(); }
 void Staging::trim() {
-  detail::enter("trim staging memory");
+  constexpr const char* operation = "trim staging memory";
+  detail::enter(operation);
   detail::give_back_short_copy_blocks();
   detail::staging_rings().trim();
+  detail::wait_for_releases(operation, detail::trim_patience);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

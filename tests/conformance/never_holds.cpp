@@ -1,0 +1,660 @@
+// SPDX-License-Identifier: Apache-2.0
+// No call whose name is not a wait waits for another stream's work: that work may wait for the caller. Every public operation is called
+// behind a closed gate, and must return. tests/lint/never_holds.py finds the operations that are missing here.
+#include <condition_variable>
+#include <cstdint>
+#include <limits>
+#include <ostream>
+#include <runnel/foreign_stream.hpp>
+#include <runnel/hooks.hpp>
+#include <runnel/resource_adaptors.hpp>
+#include <runnel/trace.hpp>
+#include <sstream>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using namespace std::chrono_literals;
+
+constexpr std::size_t size = 256;
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+using Ints = std::vector<int>;
+
+/// What the operations use. It is made before the gate closes.
+struct World {
+  Stream work;  // the gate closes it
+  Stream other;
+  Stream third;
+  StreamRef s = other;  // the stream that an operation uses: `other`, or `work` behind the gate
+  Device device = Device::current();
+  DeviceBuffer<int> a{size, other}, b{size, other};
+  PinnedBuffer<int> pinned{size};
+  PinnedBuffer<std::uint32_t> number{64};
+  Ints pageable = Ints(size, 1), large = Ints(std::size_t{1} << 19, 1);
+  DeviceBuffer<int> room{large.size(), other};
+  ManagedBuffer<int> managed = managed_or_none(device);
+  Event event;
+  TimedEvent start{other}, stop{other};
+  DeviceResource memory{device};
+  StatisticsResource<DeviceResource> counted{memory};
+  LimitResource<DeviceResource> limited{memory, std::size_t{1} << 20};
+  StreamPool pool{device, {.size = 2}};
+  Future future = other.future();
+  StreamContext context;
+  std::vector<std::byte> registered = std::vector<std::byte>(1 << 16);
+
+  // What an operation destroys, replaces or gives back; its `prepare` makes it.
+  std::optional<Stream> stream;
+  std::optional<Event> lone_event;
+  std::optional<Graph> graph;
+  std::optional<PinnedBuffer<unsigned char>> block, another_block;
+  std::optional<DeviceBuffer<int>> buffer;
+  std::optional<ManagedBuffer<int>> managed_block;
+  std::optional<SharedBuffer<int>> shared;
+  std::optional<HostRegistration> registration;
+  std::optional<StreamPool> lone_pool;
+  std::optional<StreamLease> lease;
+  std::optional<ForeignStream> foreign;
+  void* memory_block = nullptr;
+
+  [[nodiscard]] static ManagedBuffer<int> managed_or_none(Device device) {
+    try {
+      return ManagedBuffer<int>{size, device};
+    } catch (const Error&) {
+      return {};
+    }
+  }
+};
+
+using Step = void (*)(World&);
+void nothing(World&) {}
+
+enum class Where { another_stream, behind_the_gate, during_a_release };
+
+/// An operation. `run` may throw an Error: refusing is not holding.
+struct Operation {
+  const char* name;
+  Step run;
+  Step prepare = nothing;
+};
+std::ostream& operator<<(std::ostream& out, const Operation& operation) { return out << operation.name; }
+
+/// For values that a call returns and that say nothing here.
+template <class... T>
+void drop(T&&...) {}
+
+void make_graph(World& w) {
+  w.graph.emplace(capture(w.third, [&] { fill(w.third, w.a, 1); }));
+}
+void make_block(World& w) { w.memory_block = w.memory.allocate(w.other, size); }
+void fill_cache(World&) {
+  for (std::size_t bytes = 4096; bytes <= (std::size_t{1} << 20); bytes *= 4) const PinnedBuffer<unsigned char> cached{bytes};
+}
+void set_tight_limit(World& w) {
+  fill_cache(w);
+  const PinnedStatistics now = PinnedPool::statistics();
+  PinnedPool::set_limit(now.in_use + now.cached);
+}
+void stage_once(World& w) {
+  copy(w.other, w.room, w.large);
+  w.other.synchronize();
+}
+/// A block that the pool does not keep.
+template <bool write_combined>
+void make_large_block(World& w) {
+  w.block.emplace((std::size_t{1} << 30) + 1, PinnedOptions{.write_combined = write_combined});
+}
+void make_number(World& w) { w.number[0] = 1; }
+
+// Each on `other`, behind the gate on `work`, and while the library's thread waits in the runtime to give memory back.
+const Operation operations[] = {
+    // stream.hpp
+    {"StreamRef::from_native", [](World& w) { drop(StreamRef::from_native(w.s.native(), w.device)); }},
+    {"StreamRef::per_thread_default", [](World& w) { fill(StreamRef::per_thread_default(w.device), w.pinned, 1); }},
+    {"StreamRef::native", [](World& w) { drop(w.s.native()); }},
+    {"StreamRef::device", [](World& w) { drop(w.s.device()); }},
+    {"StreamRef::id", [](World& w) { drop(w.s.id()); }},
+    {"StreamRef::valid", [](World& w) { drop(w.s.valid()); }},
+    {"StreamRef::priority", [](World& w) { drop(w.s.priority()); }},
+    {"StreamRef::blocking", [](World& w) { drop(w.s.blocking()); }},
+    {"StreamRef::multiprocessors", [](World& w) { drop(w.s.multiprocessors()); }},
+    {"StreamRef::name", [](World& w) { drop(w.s.name()); }},
+    {"StreamRef::is_capturing", [](World& w) { drop(w.s.is_capturing()); }},
+    {"StreamRef::query", [](World& w) { drop(w.s.query()); }},
+    {"StreamRef::on_complete", [](World& w) { w.s.on_complete([](const Outcome&) {}); }},
+    {"StreamRef::future", [](World& w) { drop(w.s.future()); }},
+    {"StreamRef::wait_event", [](World& w) { w.s.wait_event(w.event), w.s.wait_event(w.stop); }},
+    {"StreamRef::wait_stream", [](World& w) { w.s.wait_stream(w.third), w.third.wait_stream(w.s), w.third.wait_stream(w.work); }},
+    {"StreamRef::record_event", [](World& w) { w.s.record_event(w.event), w.s.record_event(w.stop), drop(w.s.record_event()); }},
+    {"StreamRef::launch_host_func", [](World& w) { w.s.launch_host_func([] {}); }},
+    {"StreamRef::wait_value", [](World& w) { w.s.wait_value(w.number.data(), 1); }, make_number},
+    {"StreamRef::write_value", [](World& w) { w.s.write_value(w.number.data() + 32, 1); }},
+    {"StreamRef::reads", [](World& w) { w.s.reads(w.pageable); }},
+    {"StreamRef::writes", [](World& w) { w.s.writes(w.pageable); }},
+    {"StreamRef::use", [](World& w) { w.s.use(); }},
+    {"StreamRef::to_string", [](World& w) { drop(to_string(w.s)); }},
+    {"StreamRef::operator<<", [](World& w) { std::ostringstream{} << w.s; }},
+    {"Stream::Stream", [](World&) { const Stream fresh; }},
+    {"Stream::~Stream",
+     [](World& w) { w.stream.reset(); },
+     [](World& w) {
+       w.stream.emplace();
+       w.stream->wait_stream(w.work);
+     }},
+    {"Stream::operator=",
+     [](World& w) {
+       w.stream->wait_stream(w.work);
+       *w.stream = Stream{};
+     },
+     [](World& w) { w.stream.emplace(); }},
+    {"Stream::release",
+     [](World& w) {
+       const native::stream handle = w.stream->release();
+       drop(Stream::from_native(handle, w.device, Ownership::take));
+     },
+     [](World& w) { w.stream.emplace(); }},
+    {"Stream::from_native", [](World& w) { drop(Stream::from_native(w.s.native(), w.device, Ownership::borrow)); }},
+    {"ForeignStream::ForeignStream", [](World& w) { const ForeignStream foreign(w.s.native(), w.device, nullptr); }},
+    {"ForeignStream::operator=",
+     [](World& w) { *w.foreign = ForeignStream(w.s.native(), w.device, nullptr); },
+     [](World& w) { w.foreign.emplace(w.other.native(), w.device, nullptr); }},
+    {"ForeignStream::~ForeignStream",
+     [](World& w) { w.foreign.reset(); },
+     [](World& w) { w.foreign.emplace(w.other.native(), w.device, nullptr); }},
+    {"ForeignStream::owner",
+     [](World& w) { drop(w.foreign->owner()); },
+     [](World& w) { w.foreign.emplace(w.other.native(), w.device, nullptr); }},
+    // event.hpp
+    {"EventBase::EventBase", [](World& w) { drop(Event{std::move(w.event)}); }},
+    {"EventBase::operator=", [](World& w) { w.event.record(w.s), w.event = Event{w.s}; }},
+    {"EventBase::record", [](World& w) { w.event.record(w.s), w.event.record(w.third); }},
+    {"EventBase::query", [](World& w) { w.event.record(w.s), drop(w.event.query()); }},
+    {"EventBase::on_complete", [](World& w) { w.event.record(w.s), w.event.on_complete([](const Outcome&) {}); }},
+    {"EventBase::native", [](World& w) { drop(w.event.native()); }},
+    {"EventBase::device", [](World& w) { w.event.record(w.s), drop(w.event.device()); }},
+    {"EventBase::valid", [](World& w) { drop(w.event.valid()); }},
+    {"EventBase::release",
+     [](World& w) {
+       w.event.record(w.s);
+       drop(Event::from_native(w.event.release(), w.device, Ownership::take));
+     }},
+    {"EventBase::to_string", [](World& w) { w.event.record(w.s), drop(to_string(w.event)); }},
+    {"EventBase::operator<<", [](World& w) { std::ostringstream{} << w.event; }},
+    {"Event::Event", [](World& w) { const Event recorded{w.s}; }},
+    {"Event::from_native", [](World& w) { drop(Event::from_native(w.s.record_event().release(), w.device, Ownership::take)); }},
+    {"Event::ipc_handle",
+     [](World& w) { drop(w.lone_event->ipc_handle()); },
+     [](World& w) { w.lone_event.emplace(EventOptions{.interprocess = true}); }},
+    {"Event::from_ipc_handle",
+     [](World& w) { drop(Event::from_ipc_handle(w.lone_event->ipc_handle())); },
+     [](World& w) { w.lone_event.emplace(EventOptions{.interprocess = true}); }},
+    {"TimedEvent::TimedEvent", [](World& w) { const TimedEvent recorded{w.s}; }},
+    {"TimedEvent::operator-", [](World& w) { w.stop.record(w.s), drop(w.stop - w.start); }},
+    // device.hpp
+    {"Device::use", [](World& w) { w.device.use(); }},
+    {"Device::name", [](World& w) { drop(w.device.name()); }},
+    {"Device::compute_capability", [](World& w) { drop(w.device.compute_capability()); }},
+    {"Device::uuid", [](World& w) { drop(w.device.uuid()); }},
+    {"Device::pci_bus_id", [](World& w) { drop(w.device.pci_bus_id()); }},
+    {"Device::host_wait", [](World& w) { drop(w.device.host_wait()); }},
+    {"Device::set_host_wait", [](World& w) { w.device.set_host_wait(w.device.host_wait()); }},
+    {"Device::memory_info", [](World& w) { drop(w.device.memory_info()); }},
+    {"Device::priority_range", [](World& w) { drop(w.device.priority_range()); }},
+    {"Device::async_engine_count", [](World& w) { drop(w.device.async_engine_count()); }},
+    {"Device::multiprocessor_count", [](World& w) { drop(w.device.multiprocessor_count()); }},
+    {"Device::hardware_queues", [](World& w) { drop(w.device.hardware_queues()); }},
+    {"Device::can_map_host_memory", [](World& w) { drop(w.device.can_map_host_memory()); }},
+    {"Device::has_pageable_memory_access", [](World& w) { drop(w.device.has_pageable_memory_access()); }},
+    {"Device::pageable_memory_access_uses_host_page_tables",
+     [](World& w) { drop(w.device.pageable_memory_access_uses_host_page_tables()); }},
+    {"Device::has_stream_memory_operations", [](World& w) { drop(w.device.has_stream_memory_operations()); }},
+    {"Device::has_partitions", [](World& w) { drop(w.device.has_partitions()); }},
+    {"Device::has_memory_pools", [](World& w) { drop(w.device.has_memory_pools()); }},
+    {"Device::can_access_peer", [](World& w) { drop(w.device.can_access_peer(Device{Device::count() - 1})); }},
+    {"Device::enable_peer_access", [](World& w) { w.device.enable_peer_access(Device{Device::count() - 1}); }},
+    {"Device::disable_peer_access", [](World& w) { w.device.disable_peer_access(Device{Device::count() - 1}); }},
+    {"Device::default_stream", [](World& w) { fill(w.device.default_stream(), w.pinned, 1); }},
+    {"Device::count", [](World&) { drop(Device::count()); }},
+    {"Device::why_no_device", [](World&) { drop(Device::why_no_device()); }},
+    {"Device::current", [](World&) { drop(Device::current()); }},
+    {"Device::from_pci_bus_id", [](World& w) { drop(Device::from_pci_bus_id(w.device.pci_bus_id())); }},
+    {"Device::from_uuid", [](World& w) { drop(Device::from_uuid(w.device.uuid())); }},
+    {"DeviceGuard::DeviceGuard", [](World& w) { const DeviceGuard on{w.device}; }},
+    {"DeviceGuard::~DeviceGuard", [](World&) { const DeviceGuard on{Device{Device::count() - 1}}; }},
+    {"runtime_version", [](World&) { drop(runtime_version()); }},
+    // current.hpp
+    {"current_stream", [](World& w) { drop(current_stream(), current_stream(w.device)); }},
+    {"set_current_stream", [](World& w) { set_current_stream(w.s); }},
+    {"StreamGuard::StreamGuard", [](World& w) { const StreamGuard on{w.s}; }},
+    {"StreamGuard::~StreamGuard", [](World& w) { const StreamGuard on{w.s}; }},
+    {"StreamGuard::reset",
+     [](World& w) {
+       StreamGuard on{w.s};
+       on.reset(w.third);
+     }},
+    {"StreamGuard::original_stream",
+     [](World& w) {
+       const StreamGuard on{w.s};
+       drop(on.original_stream());
+     }},
+    {"StreamContext::StreamContext", [](World&) { const StreamContext here; }},
+    {"StreamContext::Guard::Guard", [](World& w) { const StreamContext::Guard with{w.context}; }},
+    {"StreamContext::Guard::~Guard", [](World& w) { const StreamContext::Guard with{w.context}; }},
+    // completion.hpp
+    {"Future::Future", [](World& w) { drop(Future{w.future}); }},
+    {"Future::operator=", [](World& w) { w.future = w.s.future(); }},
+    {"Future::~Future", [](World& w) { drop(w.s.future()); }},
+    {"Future::valid", [](World& w) { drop(w.future.valid()); }},
+    {"Future::ready", [](World& w) { drop(w.s.future().ready()); }},
+    {"future_of", [](World& w) { drop(future_of(w.s)); }},
+    // copy.hpp, copy_batch.hpp
+    {"default_pageable", [](World&) { drop(default_pageable()); }},
+    {"set_default_pageable", [](World&) { set_default_pageable(Pageable::stage); }},
+    {"copy",
+     [](World& w) {
+       copy(w.s, w.a, w.pinned), copy(w.s, w.pinned, w.b), copy(w.s, w.b, w.a);
+       copy(w.s, w.a, w.pageable), copy(w.s, w.pageable, w.b);
+       copy(w.s, w.room, w.large), copy(w.s, w.large, w.room);
+     },
+     stage_once},
+    {"copy_bytes", [](World& w) { copy_bytes(w.s, w.a.data(), w.pinned.data(), size); }},
+    {"copy_2d", [](World& w) { copy_2d(w.s, w.a.data(), 64, w.pageable.data(), 64, 32, 4), copy_2d(w.s, w.pageable.data(), 64, w.a.data(), 64, 32, 4); }},
+    {"copy_3d",
+     [](World& w) {
+       copy_3d(w.s, w.a.data(), {16, 64}, w.pageable.data(), {16, 64}, {8, 2, 2});
+       copy_3d(w.s, w.pageable.data(), {16, 64}, w.a.data(), {16, 64}, {8, 2, 2});
+     }},
+    {"fill_bytes", [](World& w) { fill_bytes(w.s, w.a.data(), 1, size), fill_bytes(w.s, w.pageable.data(), 1, size); }},
+    {"fill_2d", [](World& w) { fill_2d(w.s, w.a.data(), 64, 1, 32, 4); }},
+    {"fill", [](World& w) { fill(w.s, w.a, 7), fill(w.s, w.pinned, 7), fill(w.s, w.pageable, 7); }},
+    {"set", [](World& w) { set(w.s, w.a, 1, 7); }},
+    {"copy_operation", [](World& w) { drop(copy_operation(w.a, w.pinned)); }},
+    {"copy_batch",
+     [](World& w) {
+       const CopyOperation both[] = {copy_operation(w.a, w.pinned), copy_operation(w.b, w.pageable)};
+       copy_batch(w.s, both);
+     }},
+    // graph.hpp
+    {"begin_capture", [](World& w) { begin_capture(w.s), fill(w.s, w.a, 1), drop(end_capture(w.s)); }},
+    {"end_capture", [](World& w) { begin_capture(w.s), drop(end_capture(w.s)); }},
+    {"capture", [](World& w) { drop(capture(w.s, [&] { fill(w.s, w.a, 1), w.s.launch_host_func([] {}); })); }},
+    {"Graph::Graph", [](World& w) { drop(Graph{std::move(*w.graph)}); }, make_graph},
+    {"Graph::operator=", [](World& w) { w.graph->launch(w.s), *w.graph = Graph{}; }, make_graph},
+    {"Graph::~Graph", [](World& w) { w.graph->launch(w.s), w.graph.reset(); }, make_graph},
+    {"Graph::launch", [](World& w) { w.graph->launch(w.s), w.graph->launch(w.s); }, make_graph},
+    {"Graph::update", [](World& w) { w.graph->launch(w.s), w.graph->update(w.third, [&] { fill(w.third, w.b, 2); }); }, make_graph},
+    {"Graph::node_count", [](World& w) { drop(w.graph->node_count()); }, make_graph},
+    {"Graph::dot", [](World& w) { drop(w.graph->dot()); }, make_graph},
+    {"Graph::valid", [](World& w) { drop(w.graph->valid()); }, make_graph},
+    {"Graph::device", [](World& w) { drop(w.graph->device()); }, make_graph},
+    {"Graph::native", [](World& w) { drop(w.graph->native()); }, make_graph},
+    {"Graph::native_executable", [](World& w) { drop(w.graph->native_executable()); }, make_graph},
+    // memory.hpp: device memory
+    {"DeviceBuffer::DeviceBuffer", [](World& w) { drop(DeviceBuffer<int>{size, w.s}, DeviceBuffer<int>{w.a, w.s}, DeviceBuffer<int>{size, w.counted, w.s}); }},
+    {"DeviceBuffer::~DeviceBuffer",
+     [](World& w) {
+       fill(w.s, *w.buffer, 1);
+       w.buffer->record_stream(w.s);
+       w.buffer.reset();
+     },
+     [](World& w) { w.buffer.emplace(size, w.third); }},
+    {"DeviceBuffer::DeviceBuffer, more than the device has",
+     [](World& w) { EXPECT_EQ(code_of([&] { drop(DeviceBuffer<char>(std::size_t{1} << 50, w.s)); }), errc::out_of_memory); }},
+    {"DeviceBuffer::record_stream", [](World& w) { w.a.record_stream(w.s); }},
+    {"DeviceBuffer::set_stream", [](World& w) { w.a.set_stream(w.s); }},
+    {"DeviceBuffer::resize",
+     [](World& w) {
+       w.buffer->set_stream(w.s);
+       w.buffer->resize(2 * size);
+     },
+     [](World& w) { w.buffer.emplace(size, w.third); }},
+    {"DeviceBuffer::release",
+     [](World& w) {
+       const DeviceSpan<int> block = w.buffer->release();
+       w.memory.deallocate(w.s, block.data(), block.size_bytes());
+     },
+     [](World& w) { w.buffer.emplace(size, w.third); }},
+    {"DeviceBuffer::span", [](World& w) { drop(w.a.span()); }},
+    {"DeviceBuffer::operator DeviceSpan< T >", [](World& w) { drop(DeviceSpan<int>{w.a}); }},
+    {"DeviceBuffer::operator DeviceSpan< const T >", [](World& w) { drop(DeviceSpan<const int>{std::as_const(w.a)}); }},
+    {"DeviceBuffer::stream", [](World& w) { drop(w.a.stream()); }},
+    {"DeviceBuffer::device", [](World& w) { drop(w.a.device()); }},
+    {"record_stream", [](World& w) { record_stream(w.s, w.a), record_stream(w.s, w.pinned); }},
+    {"pointer_info", [](World& w) { drop(pointer_info(w.a.data()), pointer_info(w.pageable.data()), pointer_info(w.pinned.data())); }},
+    {"DeviceResource::allocate", [](World& w) { w.memory.deallocate(w.s, w.memory.allocate(w.s, size), size); }},
+    {"DeviceResource::deallocate", [](World& w) { w.memory.deallocate(w.s, w.memory_block, size); }, make_block},
+    {"DeviceResource::statistics", [](World& w) { drop(w.memory.statistics()); }},
+    {"DeviceResource::reset_peak", [](World& w) { w.memory.reset_peak(); }},
+    {"DeviceResource::set_limit", [](World& w) { w.memory.set_limit(w.memory.limit()); }},
+    {"DeviceResource::limit", [](World& w) { drop(w.memory.limit()); }},
+    {"DeviceResource::reserved", [](World& w) { drop(w.memory.reserved()); }},
+    {"DeviceResource::set_release_threshold", [](World& w) { w.memory.set_release_threshold(0); }},
+    {"DeviceResource::trim", [](World& w) { w.memory.trim(); }},
+    {"device_resource", [](World& w) { drop(device_resource(w.device)); }},
+    {"allocate_from", [](World& w) { deallocate_to(w.counted, w.s, allocate_from(w.counted, w.s, size, 256), size, 256); }},
+    {"deallocate_to", [](World& w) { deallocate_to(w.counted, w.s, allocate_from(w.counted, w.s, size, 256), size, 256); }},
+    {"LimitResource::allocate", [](World& w) { w.limited.deallocate(w.s, w.limited.allocate(w.s, size), size); }},
+    {"LimitResource::deallocate", [](World& w) { w.limited.deallocate(w.s, w.limited.allocate(w.s, size), size); }},
+    {"StatisticsResource::allocate", [](World& w) { w.counted.deallocate(w.s, w.counted.allocate(w.s, size), size); }},
+    {"StatisticsResource::deallocate", [](World& w) { w.counted.deallocate(w.s, w.counted.allocate(w.s, size), size); }},
+    {"LoggingResource::allocate",
+     [](World& w) {
+       LoggingResource logged{w.memory, [](const ResourceCall&) {}};
+       logged.deallocate(w.s, logged.allocate(w.s, size), size);
+     }},
+    {"LoggingResource::deallocate",
+     [](World& w) {
+       LoggingResource logged{w.memory, [](const ResourceCall&) {}};
+       logged.deallocate(w.s, logged.allocate(w.s, size), size);
+     }},
+    {"NativeDeviceResource::allocate",
+     [](World& w) {
+       const NativeDeviceResource resource{w.device};
+       resource.deallocate(w.s.native(), resource.allocate(w.s.native(), size), size);
+     }},
+    {"NativeDeviceResource::deallocate",
+     [](World& w) { NativeDeviceResource{w.device}.deallocate(w.memory_block, size); },
+     make_block},
+    {"NativeDeviceResource::allocate_async",
+     [](World& w) {
+       const NativeDeviceResource resource{w.device};
+       resource.deallocate_async(resource.allocate_async(size, 256, w.s.native()), size, 256, w.s.native());
+     }},
+    {"NativeDeviceResource::deallocate_async",
+     [](World& w) {
+       const NativeDeviceResource resource{w.device};
+       resource.deallocate_async(resource.allocate_async(size, 256, w.s.native()), size, 256, w.s.native());
+     }},
+    {"NativeDeviceResource::deallocate_sync",
+     [](World& w) { NativeDeviceResource{w.device}.deallocate_sync(w.memory_block, size); },
+     make_block},
+    // memory.hpp, pinned_pool.hpp, pinned_resource.hpp: pinned memory
+    {"PinnedBuffer::PinnedBuffer", [](World&) { const PinnedBuffer<int> fresh{size}, fresh_too{size, {.write_combined = true}}; }},
+    {"PinnedBuffer::~PinnedBuffer",
+     [](World& w) {
+       fill(w.s, *w.block, 1);
+       w.block.reset();
+     },
+     [](World& w) { w.block.emplace(size); }},
+    {"PinnedBuffer::~PinnedBuffer, more than the pool keeps", [](World& w) { w.block.reset(); }, make_large_block<false>},
+    {"PinnedBuffer::~PinnedBuffer, write-combined", [](World& w) { w.block.reset(); }, make_large_block<true>},
+    {"PinnedBuffer::PinnedBuffer, that fits only without the cache",
+     [](World&) { drop(code_of([] { drop(PinnedBuffer<unsigned char>(std::size_t{1} << 19)); })); },
+     set_tight_limit},
+    {"PinnedBuffer::PinnedBuffer, more than the machine has",
+     [](World&) { EXPECT_EQ(code_of([] { drop(PinnedBuffer<unsigned char>(std::size_t{1} << 50)); }), errc::out_of_memory); },
+     fill_cache},
+    {"PinnedBuffer::record_use", [](World& w) { w.pinned.record_use(w.s); }},
+    {"PinnedBuffer::device_pointer", [](World& w) { drop(w.pinned.device_pointer(w.device)); }},
+    {"PinnedPool::record_use", [](World& w) { PinnedPool::record_use(w.pinned.data(), w.s); }},
+    {"PinnedPool::statistics", [](World&) { drop(PinnedPool::statistics()); }},
+    {"PinnedPool::reset_peak", [](World&) { PinnedPool::reset_peak(); }},
+    {"PinnedPool::set_limit", [](World&) { PinnedPool::set_limit(PinnedPool::statistics().in_use); }, fill_cache},
+    {"PinnedPool::limit", [](World&) { drop(PinnedPool::limit()); }},
+    {"PinnedPool::trim", [](World&) { PinnedPool::trim(); }, fill_cache},
+    {"pinned_resource",
+     [](World&) {
+       void* const block = pinned_resource()->allocate(size);
+       pinned_resource()->deallocate(block, size);
+     }},
+    {"PinnedAllocator::PinnedAllocator", [](World&) { drop(PinnedAllocator<int>{}); }},
+    {"PinnedAllocator::allocate", [](World&) { drop(std::vector<int, PinnedAllocator<int>>(size)); }},
+    {"PinnedAllocator::deallocate",
+     [](World&) {
+       PinnedAllocator<int> allocator;
+       int* const block = allocator.allocate((std::size_t{1} << 28) + 1);
+       allocator.deallocate(block, (std::size_t{1} << 28) + 1);
+     }},
+    {"Staging::trim", [](World&) { Staging::trim(); }, stage_once},
+    {"Staging::set_options", [](World&) { Staging::set_options({}); }, stage_once},
+    {"Staging::options", [](World&) { drop(Staging::options()); }},
+    // host_registration.hpp, managed_buffer.hpp, shared_buffer.hpp
+    {"HostRegistration::HostRegistration", [](World& w) { w.registration.emplace(w.registered); }},
+    {"HostRegistration::data", [](World& w) { drop(w.registration->data()); }, [](World& w) { w.registration.emplace(w.registered); }},
+    {"HostRegistration::size_bytes",
+     [](World& w) { drop(w.registration->size_bytes()); },
+     [](World& w) { w.registration.emplace(w.registered); }},
+    {"HostRegistration::device_pointer",
+     [](World& w) { drop(w.registration->device_pointer(w.device)); },
+     [](World& w) { w.registration.emplace(w.registered); }},
+    {"ManagedBuffer::ManagedBuffer", [](World& w) { w.managed_block.emplace(size, w.device); }},
+    {"ManagedBuffer::ManagedBuffer, more than the machine has",
+     [](World& w) { EXPECT_NE(code_of([&] { drop(ManagedBuffer<char>(std::size_t{1} << 50, w.device)); }), std::error_code{}); }},
+    {"ManagedBuffer::~ManagedBuffer",
+     [](World& w) { w.managed_block.reset(); },
+     [](World& w) { w.managed_block.emplace(World::managed_or_none(w.device)); }},
+    {"ManagedBuffer::device", [](World& w) { drop(w.managed.device()); }},
+    {"prefetch_bytes", [](World& w) { prefetch_bytes(w.s, w.managed.data(), size, w.device); }},
+    {"prefetch", [](World& w) { prefetch(w.s, w.managed, w.device); }},
+    {"advise_bytes", [](World& w) { advise_bytes(w.managed.data(), size, MemoryAdvice::mostly_read, w.device); }},
+    {"advise", [](World& w) { advise(w.managed, MemoryAdvice::mostly_read, w.device); }},
+    {"SharedBuffer::SharedBuffer", [](World& w) { w.shared.emplace(size, w.device); }},
+    {"SharedBuffer::ipc_handle", [](World& w) { drop(w.shared->ipc_handle()); }, [](World& w) { w.shared.emplace(size, w.device); }},
+    {"SharedBuffer::from_ipc_handle",
+     [](World& w) { drop(code_of([&] { return SharedBuffer<int>::from_ipc_handle(w.shared->ipc_handle()); })); },
+     [](World& w) { w.shared.emplace(size, w.device); }},
+    {"SharedBuffer::is_opened", [](World& w) { drop(w.shared->is_opened()); }, [](World& w) { w.shared.emplace(size, w.device); }},
+    {"SharedBuffer::device", [](World& w) { drop(w.shared->device()); }, [](World& w) { w.shared.emplace(size, w.device); }},
+    {"SharedBuffer::span", [](World& w) { fill(w.s, w.shared->span(), 1); }, [](World& w) { w.shared.emplace(size, w.device); }},
+    // stream_pool.hpp, partition.hpp
+    {"StreamPool::StreamPool", [](World& w) { const StreamPool fresh{w.device, {.size = 2}}; }},
+    {"StreamPool::operator=",
+     [](World& w) { *w.lone_pool = StreamPool{w.device, {.size = 1}}; },
+     [](World& w) { w.lone_pool.emplace(w.device, StreamPoolOptions{.size = 1}); }},
+    {"StreamPool::~StreamPool",
+     [](World& w) {
+       {
+         const StreamLease lease = w.lone_pool->acquire();
+         lease.wait_stream(w.s);
+       }
+       w.lone_pool.reset();
+     },
+     [](World& w) { w.lone_pool.emplace(w.device, StreamPoolOptions{.size = 1}); }},
+    {"StreamPool::acquire",
+     [](World& w) {
+       const StreamLease lease = w.pool.acquire();
+       lease.wait_stream(w.s);
+     }},
+    {"StreamPool::device", [](World& w) { drop(w.pool.device()); }},
+    {"StreamPool::size", [](World& w) { drop(w.pool.size()); }},
+    {"StreamPool::leased", [](World& w) { drop(w.pool.leased()); }},
+    {"StreamPool::growth", [](World& w) { drop(w.pool.growth()); }},
+    {"StreamLease::StreamLease",
+     [](World& w) { drop(StreamLease{std::move(*w.lease)}); },
+     [](World& w) { w.lease.emplace(w.pool.acquire()); }},
+    {"StreamLease::operator=",
+     [](World& w) { w.lease->wait_stream(w.s), *w.lease = w.pool.acquire(); },
+     [](World& w) { w.lease.emplace(w.pool.acquire()); }},
+    {"StreamLease::~StreamLease",
+     [](World& w) { w.lease->wait_stream(w.s), w.lease.reset(); },
+     [](World& w) { w.lease.emplace(w.pool.acquire()); }},
+    {"partition", [](World& w) { drop(code_of([&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); })); }},
+    // overlap.hpp
+    {"choose_overlap_strategy", [](World& w) { drop(choose_overlap_strategy(w.device, 4096, 2, false)); }},
+    // hooks.hpp, profiler.hpp, statistics.hpp, trace.hpp
+    {"HookLocation::HookLocation", [](World&) { const HookLocation here; }},
+    {"HookLocation::~HookLocation", [](World&) { const HookLocation here; }},
+    {"ProfilerRange::ProfilerRange", [](World&) { const ProfilerRange range{"never holds"}; }},
+    {"ProfilerRange::~ProfilerRange", [](World&) { const ProfilerRange range{"never holds"}; }},
+    {"TraceRange::TraceRange", [](World& w) { const TraceRange range{w.s, "never holds"}; }},
+    {"TraceRange::~TraceRange", [](World& w) { const TraceRange range{w.s, "never holds"}; }},
+    {"live_objects", [](World&) { drop(live_objects()); }},
+};
+
+// What waits for a stream waits for that stream alone: each on `other`, and while memory is being given back.
+const Operation own_waits[] = {
+    {"StreamRef::synchronize", [](World& w) { w.other.synchronize(); }},
+    {"StreamRef::synchronize_for", [](World& w) { drop(w.other.synchronize_for(patience)); }},
+    {"StreamRef::synchronize_until", [](World& w) { drop(w.other.synchronize_until(std::chrono::steady_clock::now() + patience)); }},
+    {"EventBase::synchronize", [](World& w) { w.start.synchronize(); }},
+    {"EventBase::synchronize_for", [](World& w) { drop(w.start.synchronize_for(patience)); }},
+    {"EventBase::synchronize_until", [](World& w) { drop(w.start.synchronize_until(std::chrono::steady_clock::now() + patience)); }},
+    {"Future::wait", [](World& w) { w.future.wait(); }},
+    {"Future::wait_for", [](World& w) { drop(w.future.wait_for(patience)); }},
+    {"Future::wait_until", [](World& w) { drop(w.future.wait_until(std::chrono::steady_clock::now() + patience)); }},
+    {"Future::get", [](World& w) { w.future.get(); }},
+    {"Future::outcome", [](World& w) { drop(w.future.outcome()); }},
+    {"synchronize", [](World& w) { w.other.use(), synchronize(); }},
+    {"synchronize_for", [](World& w) { w.other.use(), drop(synchronize_for(patience)); }},
+    {"synchronize_until", [](World& w) { w.other.use(), drop(synchronize_until(std::chrono::steady_clock::now() + patience)); }},
+    {"get", [](World& w) { drop(get(w.other, w.a, 1)); }},
+    {"StreamPool::acquire_for", [](World& w) { drop(w.pool.acquire_for(patience)); }},
+    {"StreamPool::acquire_until", [](World& w) { drop(w.pool.acquire_until(std::chrono::steady_clock::now() + patience)); }},
+    {"overlap",
+     [](World& w) {
+       PinnedBuffer<int> in{std::size_t{1} << 12}, out{in.size()};
+       w.other.use();
+       overlap(in, out, {.chunk = 1024}, [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(stream, to, from); });
+     }},
+    {"NativeDeviceResource::allocate_sync",
+     [](World& w) {
+       const NativeDeviceResource resource{w.device};
+       resource.deallocate_sync(resource.allocate_sync(size), size);
+     }},
+};
+
+/// What waits for the work of other streams, and the sentence that says so.
+struct Wait {
+  const char* name;
+  const char* sentence;
+  Step run;
+  Step prepare = nothing;
+};
+std::ostream& operator<<(std::ostream& out, const Wait& wait) { return out << wait.name; }
+const Wait waits[] = {
+    {"Device::synchronize", "device.hpp: Waits until everything submitted to this device has completed",
+     [](World& w) { w.device.synchronize(); }},
+    {"Device::synchronize_for", "device.hpp: As synchronize(), but waits at most `timeout`",
+     [](World& w) { drop(w.device.synchronize_for(patience)); }},
+    {"Device::synchronize_until", "device.hpp: The same until a point in time of any clock",
+     [](World& w) { drop(w.device.synchronize_until(std::chrono::steady_clock::now() + patience)); }},
+    {"HostRegistration::~HostRegistration", "host_registration.hpp: The destructor waits for all devices",
+     [](World& w) { w.registration.reset(); }, [](World& w) { w.registration.emplace(w.registered); }},
+    {"HostRegistration::operator=", "host_registration.hpp: The destructor waits for all devices",
+     [](World& w) { *w.registration = HostRegistration{}; }, [](World& w) { w.registration.emplace(w.registered); }},
+    {"SharedBuffer::~SharedBuffer", "shared_buffer.hpp: the destructor waits for the device", [](World& w) { w.shared.reset(); },
+     [](World& w) { w.shared.emplace(size, w.device); }},
+};
+
+/// Whether `f` returns in time on a thread of its own. If it does not, the gate is opened, so that it can.
+template <class F>
+[[nodiscard]] bool returns_behind(Gate& gate, Device device, F f) {
+  constexpr std::chrono::seconds limit{10};
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool returned = false;
+  std::thread caller{[&] {
+    try {
+      device.use();
+      f();
+    } catch (const Error&) {  // a refusal
+    }
+    const std::lock_guard lock{mutex};
+    returned = true;
+    changed.notify_one();
+  }};
+  const bool in_time = [&] {
+    std::unique_lock lock{mutex};
+    return changed.wait_for(lock, limit, [&] { return returned; });
+  }();
+  gate.open();
+  caller.join();
+  return in_time;
+}
+
+class NeverHoldsBase : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    limit_ = PinnedPool::limit();
+  }
+  void TearDown() override {
+    PinnedPool::set_limit(limit_);
+    Conformance::TearDown();
+  }
+  static void expect_return(const Operation& operation, Where where) {
+    World w;
+    if (where == Where::behind_the_gate) w.s = w.work;
+    w.device.synchronize();
+    try {
+      operation.prepare(w);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    if (where == Where::during_a_release) w.another_block.emplace(size);
+    Gate gate;
+    gate.close_on(w.work);
+    ASSERT_TRUE(gate.reached());
+    if (where == Where::during_a_release) {
+      w.another_block.reset();
+      PinnedPool::trim();
+    }
+    EXPECT_TRUE(returns_behind(gate, w.device, [&] { operation.run(w); })) << "it waits for another stream's work";
+    w.device.synchronize();
+  }
+
+ private:
+  std::size_t limit_ = unlimited;
+};
+
+[[nodiscard]] std::string name_of(const char* text) {
+  std::string name = text;
+  for (const auto& [sign, word] : {std::pair{"operator<<", "print"}, {"operator=", "assign"}, {"operator-", "minus"}, {"~", "no_"}})
+    if (const std::size_t at = name.find(sign); at != name.npos) name.replace(at, std::string{sign}.size(), word);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
+class NeverHolds : public NeverHoldsBase, public testing::WithParamInterface<std::tuple<Operation, Where>> {};
+TEST_P(NeverHolds, ReturnsBehindAClosedGate) { expect_return(std::get<0>(GetParam()), std::get<1>(GetParam())); }
+
+[[nodiscard]] std::string name_of_case(const testing::TestParamInfo<std::tuple<Operation, Where>>& info) {
+  const char* const places[] = {"AnotherStream", "BehindTheGate", "DuringARelease"};
+  return name_of(std::get<0>(info.param).name) + "_" + places[static_cast<int>(std::get<1>(info.param))];
+}
+INSTANTIATE_TEST_SUITE_P(Operations, NeverHolds,
+                         testing::Combine(testing::ValuesIn(operations),
+                                          testing::Values(Where::another_stream, Where::behind_the_gate, Where::during_a_release)),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(OwnWaits, NeverHolds,
+                         testing::Combine(testing::ValuesIn(own_waits), testing::Values(Where::another_stream, Where::during_a_release)),
+                         name_of_case);
+
+/// In a host function a release cannot wait. Nor may the next call of another thread have to make it, and wait then.
+TEST_F(NeverHoldsBase, WhatAHostFunctionDropsHoldsNoLaterCall) {
+  if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
+  World w;
+  w.shared.emplace(size, w.device);
+  w.managed_block.emplace(World::managed_or_none(w.device));
+  w.registration.emplace(w.registered);
+  make_large_block<false>(w);
+  w.device.synchronize();
+  Gate gate;
+  gate.close_on(w.work);
+  ASSERT_TRUE(gate.reached());
+  w.other.launch_host_func([&] { w.shared.reset(), w.managed_block.reset(), w.registration.reset(), w.block.reset(); });
+  w.other.synchronize();
+  EXPECT_TRUE(returns_behind(gate, w.device, [&] { fill(w.other, w.a, 1), w.other.synchronize(); }));
+  w.work.synchronize();
+  EXPECT_EQ(code_of([&] { w.registration.emplace(w.registered); }), std::error_code{}) << "the registration has ended";
+}
+
+/// They return once the other stream's work is complete.
+class DocumentedWait : public NeverHoldsBase, public testing::WithParamInterface<Wait> {};
+TEST_P(DocumentedWait, ReturnsOnceTheGateIsOpen) {
+  World w;
+  w.device.synchronize();
+  GetParam().prepare(w);
+  Gate gate;
+  gate.close_on(w.work);
+  ASSERT_TRUE(gate.reached());
+  static_cast<void>(held_by(gate, [&] { GetParam().run(w); }));
+  EXPECT_TRUE(w.work.synchronize_for(patience));
+}
+[[nodiscard]] std::string name_of_wait(const testing::TestParamInfo<Wait>& info) { return name_of(info.param.name); }
+INSTANTIATE_TEST_SUITE_P(Waits, DocumentedWait, testing::ValuesIn(waits), name_of_wait);
+
+}  // namespace

@@ -28,6 +28,17 @@ namespace runnel::inline RUNNEL_ABI {
 class Event;
 class TimedEvent;
 
+namespace detail {
+/// An execution space of Kokkos, without Kokkos' headers.
+template <class T>
+concept KokkosInstance = std::is_same_v<typename T::execution_space, T>;
+/// A kokkos::ExecStream.
+template <class T>
+concept KokkosStream = requires(const T& stream) {
+  stream.unfenced_stream();
+};
+}  // namespace detail
+
 /// How urgent a stream's work is: a lower number is more urgent. Any `int` is accepted and clamped to the device's range. So the three
 /// levels become {-5, 0, 0} on NVIDIA (where 0 is the least urgent), and {-1, 0, 1} on AMD and on the host backend.
 struct Priority {
@@ -74,6 +85,10 @@ class StreamRef {
   /// @cond
   StreamRef RUNNEL_REFUSED("write device.default_stream()", std::nullptr_t);
   StreamRef RUNNEL_REFUSED("write device.default_stream() or StreamRef::per_thread_default(device)", int);
+  template <detail::KokkosInstance E>
+  StreamRef RUNNEL_REFUSED("a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()", const E&);
+  template <detail::KokkosStream S>
+  StreamRef RUNNEL_REFUSED("an ExecStream is no StreamRef: write .stream() behind it", const S&);
   /// @endcond
 
   /// The calling thread's own default stream on that device. The view ends with the thread; on another thread every operation on it throws
@@ -284,6 +299,8 @@ class EventBase;
 /// The default stream that a native handle means, if any.
 enum class DefaultMeant : unsigned char { none, of_device, of_thread };
 [[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
+/// As StreamRef::is_capturing(), as a part of another operation, which errors name.
+[[nodiscard]] bool is_capturing(StreamRef stream, const char* operation);
 /// How the library's own code reaches the private parts of the public types.
 struct Access {
   [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }

@@ -78,6 +78,11 @@ template <execution_space E = DefaultSpace>
   }
 }
 
+/// @cond
+template <execution_space E = DefaultSpace, runnel::detail::TemporaryStream S>
+const E& exec_space RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+/// @endcond
+
 namespace detail {
 /// A function that launches kernels on an instance.
 template <class F, class E>

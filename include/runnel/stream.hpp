@@ -25,10 +25,15 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+class StreamRef;
+class StreamLease;
 class Event;
 class TimedEvent;
 
 namespace detail {
+/// An owner of a stream that ends with the expression: a Stream, a StreamLease, a ForeignStream. As a forwarding reference deduces it.
+template <class S>
+concept TemporaryStream = !std::is_reference_v<S> && std::is_base_of_v<StreamRef, S> && !std::is_same_v<std::remove_cv_t<S>, StreamRef>;
 /// An execution space of Kokkos, without Kokkos' headers.
 template <class T>
 concept KokkosInstance = std::is_same_v<typename T::execution_space, T>;
@@ -155,6 +160,10 @@ class StreamRef {
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
+  /// @cond
+  static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
+                                         detail::FunctionWithoutOutcome);
+  /// @endcond
   /// A Future of everything submitted so far, with the outcome that `on_complete()` gets. Needs <runnel/completion.hpp>.
   template <class View = StreamRef>
   [[nodiscard]] auto future() const -> decltype(future_of(View{*this})) {

@@ -35,6 +35,10 @@ class [[nodiscard]] TraceRange {
     if (detail::is_told()) [[unlikely]]
       begin();
   }
+  /// @cond
+  template <detail::TemporaryStream S>
+  TraceRange RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&, const char*);
+  /// @endcond
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;
   ~TraceRange() {

@@ -53,6 +53,10 @@ namespace {
   copy_async(s, one, v[0] + 1);  // error: a temporary ends before the copy: give it a name
 }
 
+[[maybe_unused]] void temporaries() {
+  static_cast<void>(kokkos::exec_space(Stream{}));  // error: a temporary stream ends at once: give it a name
+}
+
 [[maybe_unused]] void instances(StreamRef s, const Space& exec, const Exec& stream, const View& x, const View& y, std::vector<int>& v) {
   copy_async(exec, x, y);                                // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   copy(exec, v, v);                                      // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()

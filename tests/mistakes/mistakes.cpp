@@ -114,6 +114,16 @@ struct OwnView {
   s.wait_stream(pool.acquire());
 }
 
+[[maybe_unused]] void registrations(std::vector<int>& v, const void* p, const int* q) {
+  const HostRegistration a{std::as_const(v)};  // error: the memory is const, and devices may write pinned memory
+  const HostRegistration b{p, 12};             // error: the memory is const, and devices may write pinned memory
+  const HostRegistration c(q, 12);             // error: the memory is const, and devices may write pinned memory
+  const std::span<const int> view{v};
+  const HostRegistration d{view};           // error: the memory is const, and devices may write pinned memory
+  const HostRegistration e{make_vector()};  // error: a temporary container ends at once: give it a name
+  const HostRegistration f{v}, g{v.data(), 12}, h{static_cast<void*>(v.data()), 12};
+}
+
 [[maybe_unused]] void orders(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v) {
   copy(d, s, v);                    // error: the stream comes first: the order is copy(stream, to, from)
   copy(d, s, v, Pageable::refuse);  // error: the stream comes first: the order is copy(stream, to, from)
@@ -190,6 +200,9 @@ static_assert(std::is_constructible_v<Buffer, int, const StreamLease&> && std::i
 static_assert(!std::is_constructible_v<Buffer, int, Stream> && !std::is_constructible_v<Buffer, int, const Stream>);
 static_assert(!std::is_constructible_v<Buffer, int, StreamLease> && !std::is_constructible_v<StreamGuard, Stream>);
 static_assert(std::is_constructible_v<StreamGuard, Stream&> && std::is_constructible_v<StreamGuard, StreamRef>);
+static_assert(std::is_constructible_v<HostRegistration, Vector&> && std::is_constructible_v<HostRegistration, void*, int>);
+static_assert(!std::is_constructible_v<HostRegistration, const Vector&> && !std::is_constructible_v<HostRegistration, Vector>);
+static_assert(!std::is_constructible_v<HostRegistration, const void*, int>);
 static_assert(!std::is_constructible_v<Stream, int> && !std::is_constructible_v<Stream, Device, int>);
 static_assert(!std::is_constructible_v<Stream, Device, Priority> && !std::is_constructible_v<StreamRef, int>);
 static_assert(!std::is_convertible_v<int, Stream> && !std::is_convertible_v<int, StreamRef>);

@@ -16,7 +16,12 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+class StreamLease;
+
 namespace detail {
+/// An owner of a stream that ends with the expression: a Stream, a StreamLease, a ForeignStream. As a forwarding reference deduces it.
+template <class S>
+concept TemporaryStream = !std::is_reference_v<S> && std::is_base_of_v<StreamRef, S> && !std::is_same_v<std::remove_cv_t<S>, StreamRef>;
 /// The stream that a thread has set for one device; null if none.
 struct CurrentStream {
   StreamSlot* slot = nullptr;

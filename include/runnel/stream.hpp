@@ -25,23 +25,15 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-class StreamRef;
-class StreamLease;
 class Event;
 class TimedEvent;
 
 namespace detail {
-/// An owner of a stream that ends with the expression: a Stream, a StreamLease, a ForeignStream. As a forwarding reference deduces it.
-template <class S>
-concept TemporaryStream = !std::is_reference_v<S> && std::is_base_of_v<StreamRef, S> && !std::is_same_v<std::remove_cv_t<S>, StreamRef>;
-/// An execution space of Kokkos, without Kokkos' headers.
+struct FunctionWithoutOutcome;  // of <runnel/completion.hpp>
 template <class T>
 concept KokkosInstance = std::is_same_v<typename T::execution_space, T>;
-/// A kokkos::ExecStream.
 template <class T>
-concept KokkosStream = requires(const T& stream) {
-  stream.unfenced_stream();
-};
+concept KokkosStream = std::is_member_function_pointer_v<decltype(&T::unfenced_stream)>;
 }  // namespace detail
 
 /// How urgent a stream's work is: a lower number is more urgent. Any `int` is accepted and clamped to the device's range. So the three
@@ -160,10 +152,6 @@ class StreamRef {
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
-  /// @cond
-  static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
-                                         detail::FunctionWithoutOutcome);
-  /// @endcond
   /// A Future of everything submitted so far, with the outcome that `on_complete()` gets. Needs <runnel/completion.hpp>.
   template <class View = StreamRef>
   [[nodiscard]] auto future() const -> decltype(future_of(View{*this})) {
@@ -194,6 +182,8 @@ class StreamRef {
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)));
   }
   /// @cond
+  static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
+                                         detail::FunctionWithoutOutcome);
   static void launch_host_func RUNNEL_REFUSED("a host function has no parameters: let it capture what it needs, as in [x] { ... }",
                                               detail::FunctionWithParameters);
   static void launch_host_func RUNNEL_REFUSED("the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
@@ -308,8 +298,6 @@ class EventBase;
 /// The default stream that a native handle means, if any.
 enum class DefaultMeant : unsigned char { none, of_device, of_thread };
 [[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
-/// As StreamRef::is_capturing(), as a part of another operation, which errors name.
-[[nodiscard]] bool is_capturing(StreamRef stream, const char* operation);
 /// How the library's own code reaches the private parts of the public types.
 struct Access {
   [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }

@@ -5,6 +5,7 @@
 /// what is in it. `runnel.hpp` does not include this header.
 #pragma once
 
+#include <runnel/current.hpp>
 #include <runnel/detail/observers.hpp>
 #include <runnel/stream.hpp>
 

@@ -4,6 +4,7 @@
 #include "comm/devices.hpp"
 #include "comm/mpi_process.hpp"
 
+#include <runnel/detail/capturing.hpp>
 #include <runnel/device.hpp>
 #include <runnel/error.hpp>
 

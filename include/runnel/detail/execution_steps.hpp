@@ -8,6 +8,7 @@
 ///   stream()             the stream that enqueue() will return
 #pragma once
 
+#include <runnel/detail/capturing.hpp>
 #include <runnel/error.hpp>
 #include <runnel/stream.hpp>
 

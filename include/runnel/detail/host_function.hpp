@@ -9,10 +9,6 @@
 #include <new>
 #include <type_traits>
 
-namespace runnel::inline RUNNEL_ABI {
-class Outcome;
-}
-
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A function that a stream can call: by value, without arguments.
@@ -33,15 +29,6 @@ struct FunctionWithParameters {
 struct UncopiedFunction {
   template <Uncopied F>
   UncopiedFunction(F&&);
-};
-
-/// A function without an outcome as a parameter, for on_complete(): what it refuses converts to this.
-template <class F>
-concept WithoutOutcome = std::is_invocable_v < std::decay_t<F>
-& > &&!std::is_invocable_v<std::decay_t<F>&, const Outcome&>;
-struct FunctionWithoutOutcome {
-  template <WithoutOutcome F>
-  FunctionWithoutOutcome(F&&);
 };
 
 struct HostFunction {

@@ -31,9 +31,9 @@ class TimedEvent;
 namespace detail {
 struct FunctionWithoutOutcome;  // of <runnel/completion.hpp>
 template <class T>
-concept KokkosInstance = std::is_same_v<typename T::execution_space, T>;
-template <class T>
-concept KokkosStream = std::is_member_function_pointer_v<decltype(&T::unfenced_stream)>;
+concept KokkosInstance = std::is_same_v<typename T::execution_space, T> || requires {
+  &T::unfenced_stream;
+};
 }  // namespace detail
 
 /// How urgent a stream's work is: a lower number is more urgent. Any `int` is accepted and clamped to the device's range. So the three
@@ -83,9 +83,7 @@ class StreamRef {
   StreamRef RUNNEL_REFUSED("write device.default_stream()", std::nullptr_t);
   StreamRef RUNNEL_REFUSED("write device.default_stream() or StreamRef::per_thread_default(device)", int);
   template <detail::KokkosInstance E>
-  StreamRef RUNNEL_REFUSED("a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()", const E&);
-  template <detail::KokkosStream S>
-  StreamRef RUNNEL_REFUSED("an ExecStream is no StreamRef: write .stream() behind it", const S&);
+  StreamRef RUNNEL_REFUSED("a Kokkos instance is no stream: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()", const E&);
   /// @endcond
 
   /// The calling thread's own default stream on that device. The view ends with the thread; on another thread every operation on it throws
@@ -295,9 +293,6 @@ class Stream : public StreamRef {
 
 namespace detail {
 class EventBase;
-/// The default stream that a native handle means, if any.
-enum class DefaultMeant : unsigned char { none, of_device, of_thread };
-[[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
 /// How the library's own code reaches the private parts of the public types.
 struct Access {
   [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }

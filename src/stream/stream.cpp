@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/capturing.hpp>
+#include <runnel/foreign_stream.hpp>
 #include <runnel/stream.hpp>
 
 #include "base/check.hpp"

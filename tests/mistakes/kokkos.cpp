@@ -66,10 +66,10 @@ namespace {
   s.wait_stream(exec);                                   // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   const StreamGuard with{exec};                          // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   const DeviceBuffer<int> buffer{3, exec};               // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  copy_async(stream, x, y);                              // error: an ExecStream is no StreamRef: write .stream() behind it
-  copy(stream, v, v);                                    // error: an ExecStream is no StreamRef: write .stream() behind it
-  launch(kokkos::as_stream(exec), [](const Space&) {});  // error: an ExecStream is no StreamRef: write .stream() behind it
-  s.wait_stream(stream);                                 // error: an ExecStream is no StreamRef: write .stream() behind it
+  copy_async(stream, x, y);                              // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
+  copy(stream, v, v);                                    // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
+  launch(kokkos::as_stream(exec), [](const Space&) {});  // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
+  s.wait_stream(stream);                                 // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
   static_cast<void>(kokkos::as_stream(s));               // error: it is a stream already; kokkos::exec_space(stream) is its instance
   kokkos::wait(exec, s);                                 // error: both are instances: for a stream write stream.wait_stream(
   kokkos::wait(s, exec);                                 // error: both are instances: for a stream write stream.wait_stream(

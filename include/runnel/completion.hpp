@@ -82,6 +82,15 @@ template <class F>
 concept OutcomeCallable = std::is_invocable_v < std::decay_t<F>
 &, const Outcome& > &&std::is_constructible_v<std::decay_t<F>, F>;
 
+/// A function without an outcome as a parameter, for on_complete(): what it refuses converts to this.
+template <class F>
+concept WithoutOutcome = std::is_invocable_v < std::decay_t<F>
+& > &&!std::is_invocable_v<std::decay_t<F>&, const Outcome&>;
+struct FunctionWithoutOutcome {
+  template <WithoutOutcome F>
+  FunctionWithoutOutcome(F&&);
+};
+
 template <OutcomeCallable F>
 [[nodiscard]] Completion* make_completion(F&& function) {
   if (is_empty_callable(function)) throw_invalid_argument("enqueue a completion function", "the function is null");

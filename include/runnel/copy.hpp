@@ -182,6 +182,11 @@ template <class A, class B, detail::WrongCopy<detail::Fault::other_type, A, B> C
 CopyResult copy RUNNEL_REFUSED("source and destination have different element types: copy converts nothing", A&&, B&&, C&& = {}, D&& = {});
 template <class A, class B, detail::WrongCopy<detail::Fault::not_bytes, A, B> C = detail::Absent, class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be copied as bytes", A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::stream_order, A, B> C, class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("the stream comes first: the order is copy(stream, to, from)", A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::kokkos, A, B> C = detail::Absent, class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("a Kokkos view: write kokkos::copy_async(stream, to, from), or pass kokkos::span(view)", A&&, B&&, C&& = {},
+                               D&& = {});
 template <class To, class T>
 CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}", StreamRef,
                                To&&, std::initializer_list<T>&&, Pageable = {});
@@ -191,6 +196,10 @@ CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a na
 
 template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent, class D = detail::Absent>
 void fill RUNNEL_REFUSED("a pointer has no size: write fill_bytes(stream, to, value, bytes)", A&&, B&&, C&& = {}, D&& = {});
+template <class A, detail::StreamBehind<A> B, class C>
+void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, value)", A&&, B&&, C&&);
+template <class A, detail::WrongFill<detail::Fault::kokkos, A> B, class C = detail::Absent>
+void fill RUNNEL_REFUSED("a Kokkos view: write Kokkos::deep_copy(exec, view, value), or pass kokkos::span(view)", A&&, B&&, C&& = {});
 template <class A, detail::WrongFill<detail::Fault::temporary, A> B, class C = detail::Absent>
 void fill RUNNEL_REFUSED("a temporary container ends before the fill: give it a name and keep it until the stream has passed", A&&, B&&,
                          C&& = {});

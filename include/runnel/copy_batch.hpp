@@ -36,6 +36,8 @@ template <class To, detail::CopiedTo<To> From>
 // Mistakes, as for copy().
 template <class To, detail::WronglyCopiedTo<detail::Fault::pointer, To> From>
 CopyOperation copy_operation RUNNEL_REFUSED("a pointer has no size: write CopyOperation{to, from, bytes}", To&&, From&&);
+template <class To, detail::WronglyCopiedTo<detail::Fault::kokkos, To> From>
+CopyOperation copy_operation RUNNEL_REFUSED("a Kokkos view: pass kokkos::span(view)", To&&, From&&);
 template <class To, detail::WronglyCopiedTo<detail::Fault::temporary, To> From>
 CopyOperation copy_operation
     RUNNEL_REFUSED("a temporary container ends before the copy: give it a name and keep it until the stream has passed", To&&, From&&);

@@ -5,6 +5,7 @@
 /// current stream throw errc::forked. In a host function and in a hook, setting it throws errc::not_permitted.
 #pragma once
 
+#include <runnel/detail/refused.hpp>
 #include <runnel/device.hpp>
 #include <runnel/error.hpp>
 #include <runnel/stream.hpp>
@@ -15,7 +16,12 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+class StreamLease;
+
 namespace detail {
+/// An owner of a stream that ends with the expression: a Stream, a StreamLease, a ForeignStream. As a forwarding reference deduces it.
+template <class S>
+concept TemporaryStream = !std::is_reference_v<S> && std::is_base_of_v<StreamRef, S> && !std::is_same_v<std::remove_cv_t<S>, StreamRef>;
 /// The stream that a thread has set for one device; null if none.
 struct CurrentStream {
   StreamSlot* slot = nullptr;
@@ -43,6 +49,10 @@ void set_if_failed(std::error_code& code) noexcept;
 /// Makes `stream` the calling thread's current stream of its device until changed, and leaves the current device as it is, unlike
 /// StreamRef::use().
 void set_current_stream(StreamRef stream);
+/// @cond
+template <detail::TemporaryStream S>
+void set_current_stream RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+/// @endcond
 
 /// Waits for the current stream. @throws as StreamRef::synchronize()
 inline void synchronize() { current_stream().synchronize(); }
@@ -75,6 +85,12 @@ class [[nodiscard]] StreamGuard {
 
   /// Guards `stream` instead, as if this guard had been constructed with it.
   void reset(StreamRef stream);
+  /// @cond
+  template <detail::TemporaryStream S>
+  explicit StreamGuard RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+  void reset RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", Stream&&);
+  void reset RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", StreamLease&&);
+  /// @endcond
   /// The stream that the guard will restore.
   [[nodiscard]] StreamRef original_stream() const;
   /// The device that the guard will restore.

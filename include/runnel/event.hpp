@@ -73,6 +73,10 @@ class EventBase {
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
+  /// @cond
+  static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
+                                         detail::FunctionWithoutOutcome);
+  /// @endcond
 
   /// The vendor's handle; null until the first record.
   [[nodiscard]] native::event native() const;

@@ -282,6 +282,10 @@ inline detail::execution::StreamSender<detail::execution::ScheduleStep> StreamSc
 /// requested, the operation's functions that have not begun are not called. Nothing is completed once the process exits, nor in a forked
 /// child.
 [[nodiscard]] inline StreamScheduler scheduler(StreamRef stream) noexcept { return StreamScheduler{stream}; }
+/// @cond
+template <detail::TemporaryStream S>
+StreamScheduler scheduler RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+/// @endcond
 
 /// An adaptor: calls `function(StreamRef)` in start(), to enqueue kernels, copies and whatever else, in stream order, behind the work of
 /// the senders before it. Their values are sent on. Comes after a sender of a stream.

@@ -12,6 +12,12 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+namespace detail {
+/// The default stream that a native handle means, if any.
+enum class DefaultMeant : unsigned char { none, of_device, of_thread };
+[[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
+}  // namespace detail
+
 /// A view of a stream that other code owns, and a share in what keeps that stream alive, as a std::shared_ptr to the other library's stream
 /// object. Copies are the same stream, and share both. The owner is dropped with the last copy. Views of the stream end then, unless other
 /// Stream objects wrap the handle.

@@ -89,6 +89,10 @@ class Graph {
 /// the last object that wraps the stream, and that of a thread's default stream with the thread.
 /// @throws errc::capture for the default stream, and for a stream that is being captured
 void begin_capture(StreamRef stream);
+/// @cond
+template <detail::TemporaryStream S>
+void begin_capture RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+/// @endcond
 /// Ends the capture that this thread has begun on the stream. In every case no stream is captured any more afterwards.
 /// @throws errc::capture if none was begun here, if another stream's work was not joined (let this stream wait for that one), and if a call
 /// has broken the capture

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <runnel/detail/byte_size.hpp>
+#include <runnel/detail/memory_range.hpp>
+#include <runnel/detail/refused.hpp>
 #include <runnel/device.hpp>
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -22,6 +25,17 @@ concept WritableRange = requires(R& range) {
   { std::data(range) } -> std::convertible_to<void*>;
   std::size(range);
 };
+/// A contiguous range whose elements are const.
+template <class R>
+concept ReadOnlyRange = !WritableRange<R> && requires(R & range) {
+  { std::data(range) } -> std::convertible_to<const void*>;
+  std::size(range);
+};
+template <class T>
+concept ConstType = std::is_const_v<T>;
+/// A container, not a view, that ends with the expression. As a forwarding reference deduces it.
+template <class R>
+concept OwningRange = owning_temporary<R> && WritableRange<R>;
 }  // namespace detail
 
 /// Pins existing memory for as long as this object lives, so that copies from and to that memory are direct. Pinning takes several times as
@@ -33,9 +47,20 @@ class HostRegistration {
  public:
   /// Pins nothing.
   HostRegistration() noexcept = default;
-  /// Pins `bytes` bytes. @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is pinned already or is not
-  /// there; the runtime's own error for memory that it cannot pin
+  /// Pins `bytes` bytes. Pages that are pinned already, by another object or by other code, stay as they are: this object pins the others,
+  /// and undoes only what it did. Requires: what pinned those pages outlives this object.
+  /// @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is managed, a device's, or not there; the
+  /// runtime's own error for memory that it cannot pin
   HostRegistration(void* pointer, std::size_t bytes);
+  /// @cond
+  template <detail::ConstType T>
+  HostRegistration RUNNEL_REFUSED("the memory is const, and devices may write pinned memory: pass memory that is not const", T*,
+                                  std::size_t);
+  template <detail::ReadOnlyRange R>
+  explicit HostRegistration RUNNEL_REFUSED("the memory is const, and devices may write pinned memory: pass memory that is not const", R&&);
+  template <detail::OwningRange R>
+  explicit HostRegistration RUNNEL_REFUSED("a temporary container ends at once: give it a name and keep it as long as it is pinned", R&&);
+  /// @endcond
   /// Pins all elements of a vector, an array or a span.
   template <detail::WritableRange R>
   explicit HostRegistration(R& range)
@@ -43,11 +68,12 @@ class HostRegistration {
                          detail::byte_size(std::size(range), sizeof(*std::data(range)), "pin memory that is there already")) {}
   ///@{ The other object pins nothing afterwards.
   HostRegistration(HostRegistration&& other) noexcept
-      : pointer_{std::exchange(other.pointer_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
+      : pointer_{std::exchange(other.pointer_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)}, owner_{other.owner_} {}
   HostRegistration& operator=(HostRegistration&& other) noexcept {
     HostRegistration taken{std::move(other)};
     std::swap(pointer_, taken.pointer_);
     std::swap(bytes_, taken.bytes_);
+    std::swap(owner_, taken.owner_);
     return *this;
   }
   ///@}
@@ -68,6 +94,7 @@ class HostRegistration {
  private:
   void* pointer_ = nullptr;
   std::size_t bytes_ = 0;
+  std::uint64_t owner_ = 0;  // what this object has pinned is entered by this number
 };
 
 }  // namespace runnel::inline RUNNEL_ABI

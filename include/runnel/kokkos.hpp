@@ -11,10 +11,12 @@
 
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
+#include <runnel/detail/kokkos_arguments.hpp>
 #include <runnel/detail/kokkos_guarded.hpp>
 #include <runnel/detail/kokkos_instances.hpp>
 #include <runnel/detail/kokkos_shapes.hpp>
 #include <runnel/detail/memory_range.hpp>
+#include <runnel/detail/refused.hpp>
 #include <runnel/device.hpp>
 #include <runnel/event.hpp>
 #include <runnel/managed_buffer.hpp>
@@ -25,6 +27,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -75,12 +78,17 @@ template <execution_space E = DefaultSpace>
   }
 }
 
+/// @cond
+template <execution_space E = DefaultSpace, runnel::detail::TemporaryStream S>
+const E& exec_space RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+/// @endcond
+
 namespace detail {
 /// A function that launches kernels on an instance.
 template <class F, class E>
 concept LaunchableOn = std::invocable<F&, const E&>;
-template <class V>
-concept KokkosView = Kokkos::is_view_v<V>;
+template <class F, class E>
+concept NotLaunchableOn = !LaunchableOn<F, E>;
 }  // namespace detail
 
 /// The current stream's instance.
@@ -111,6 +119,7 @@ void set_host_threads(StreamRef stream, int threads) {
 template <execution_space E = DefaultSpace, detail::LaunchableOn<E> F>
 void launch(StreamRef stream, F function) {
   detail::check_space<E>();
+  [[maybe_unused]] const bool captured = runnel::detail::is_capturing(stream, "launch kernels on a stream");  // throws in a host function
   if constexpr (device_space<E>) {
     const DeviceGuard on{stream.device()};  // Kokkos leaves its own device current
     static_cast<void>(function(detail::instance<E>(stream)));
@@ -120,7 +129,6 @@ void launch(StreamRef stream, F function) {
     stream.record_event().synchronize();
     static_cast<void>(function(exec));
   } else {
-    const bool captured = stream.is_capturing();
     detail::Pending pending;
     detail::require_kokkos();
     const detail::KeptOf<E>& kept = detail::kept_instance<E>(stream);
@@ -130,6 +138,12 @@ void launch(StreamRef stream, F function) {
       stream.launch_host_func(detail::Launched<E, F>{std::move(pending), *kept.exec, std::move(function), detail::Counted{*kept.work}});
   }
 }
+/// @cond
+template <execution_space E = DefaultSpace, detail::NotLaunchableOn<E> F>
+void launch RUNNEL_REFUSED(
+    "the function takes the instance of the space: write launch<Space>(stream, [=](const Space& exec) { ... }), and launch kernels in it",
+    StreamRef, F);
+/// @endcond
 
 namespace detail {
 template <class P>
@@ -229,6 +243,11 @@ template <execution_space E>
   return ExecStream<E>{exec};
 }
 
+/// @cond
+template <std::convertible_to<StreamRef> S>
+StreamRef as_stream RUNNEL_REFUSED("it is a stream already; kokkos::exec_space(stream) is its instance", const S&);
+/// @endcond
+
 /// Kernels launched on `waiting` from now on run after the kernels launched on `other` before, on the instance itself or by launch() on its
 /// stream. Between instances of devices no thread waits. Otherwise the call waits, because kernels of a host space run in the thread that
 /// launches them.
@@ -243,6 +262,12 @@ void wait(const Waiting& waiting, const Other& other) {
     other.fence("runnel: an instance waits for another");
   }
 }
+/// @cond
+template <class Waiting, detail::OneIsStream<Waiting> Other>
+void wait RUNNEL_REFUSED(
+    "both are instances: for a stream write stream.wait_stream(as_stream(exec).stream()), or as_stream(exec).wait_stream(stream)",
+    const Waiting&, const Other&);
+/// @endcond
 
 /// A stream with an instance of its own.
 template <execution_space E>
@@ -307,11 +332,6 @@ template <class T>
 using Elements = Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 template <class T>
 using Scalar = Kokkos::View<T, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-template <class V, std::size_t rank>
-concept KokkosViewOf = KokkosView<V> && V::rank()
-== rank;
-template <class R>
-concept Elementwise = !KokkosView<std::remove_cvref_t<R>> && runnel::detail::memory_range<std::remove_cvref_t<R>>;
 template <class R>
 using ElementOf = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
 }  // namespace detail
@@ -320,7 +340,7 @@ template <detail::KokkosViewOf<1> Dst, detail::Elementwise R>
 CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from, Pageable policy = default_pageable()) {
   return copy_async(stream, dst, detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), policy);
 }
-template <detail::Elementwise R, detail::KokkosViewOf<1> Src>
+template <detail::LastingElementwise R, detail::KokkosViewOf<1> Src>
 CopyResult copy_async(StreamRef stream, R&& to, const Src& src, Pageable policy = default_pageable()) {
   return copy_async(stream, detail::Elements<detail::ElementOf<std::remove_reference_t<R>>>(to.data(), to.size()), src, policy);
 }
@@ -332,15 +352,36 @@ CopyResult copy_async(StreamRef stream, const Dst& dst, const typename Dst::non_
                       Pageable policy = default_pageable()) {
   return copy_async(stream, dst, detail::Scalar<const typename Dst::non_const_value_type>(&from), policy);
 }
-template <detail::KokkosViewOf<0> Dst>
-CopyResult copy_async(StreamRef stream, const Dst& dst, typename Dst::non_const_value_type&& from, Pageable policy) = delete;
-template <detail::KokkosViewOf<0> Dst>
-CopyResult copy_async(StreamRef stream, const Dst& dst, typename Dst::non_const_value_type&& from) = delete;
 template <detail::KokkosViewOf<0> Src>
 CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, const Src& src, Pageable policy = default_pageable()) {
   return copy_async(stream, detail::Scalar<typename Src::non_const_value_type>(&to), src, policy);
 }
 ///@}
+
+/// @cond
+// Mistakes, each with what to write instead.
+template <detail::KokkosViewOf<0> Dst>
+CopyResult copy_async RUNNEL_REFUSED("a temporary ends before the copy: give it a name and keep it until the stream has passed", StreamRef,
+                                     const Dst&, typename Dst::non_const_value_type&&, Pageable = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::temporary, A, B> C, class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED("a temporary container ends before the copy: give it a name and keep it until the stream has passed",
+                                     A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::stream_order, A, B> C = runnel::detail::Absent,
+          class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED("the stream comes first: the order is copy_async(stream, to, from)", A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::dual_view, A, B> C, class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED("a DualView is two views: pass dual.view_device() or dual.view_host(), and call its modify functions",
+                                     A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::pointer, A, B> C, class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED("a pointer has no size: pass a std::span or an unmanaged view", A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::no_view, A, B> C, class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED("neither side is a Kokkos view: write runnel::copy(stream, to, from)", A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::rank, A, B> C, class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED("a vector, a span or a buffer is copied from or to a view of rank 1", A&&, B&&, C&&, D&& = {});
+template <class To, class T>
+CopyResult copy_async RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
+                                     StreamRef, To&&, std::initializer_list<T>&&, Pageable = {});
+/// @endcond
 
 namespace detail {
 using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
@@ -390,6 +431,14 @@ template <template <class> class Buffer, class T>
 requires std::same_as<Buffer<T>, ManagedBuffer<T>>
 [[nodiscard]] auto view(const Buffer<T>& buffer) { return detail::Unmanaged<const T, detail::ManagedSpace>(buffer.data(), buffer.size()); }
 ///@}
+/// @cond
+template <detail::TemporaryBuffer Buffer>
+detail::Elements<detail::ElementOf<Buffer>> view
+    RUNNEL_REFUSED("a temporary buffer ends before its view: give it a name and keep it as long as the view", Buffer&&);
+template <detail::uses_device_memory E, detail::TemporaryBuffer Buffer>
+detail::Elements<detail::ElementOf<Buffer>> view
+    RUNNEL_REFUSED("a temporary buffer ends before its view: give it a name and keep it as long as the view", Buffer&&);
+/// @endcond
 
 /// The elements of a view of any rank, for copies and communicators: a DeviceSpan of memory that the host cannot use, a std::span of other
 /// memory. Requires: the view's memory outlives the span. @throws errc::invalid_argument, with the view, unless its elements are contiguous

@@ -124,12 +124,26 @@ class DeviceSpan {
   /// `count` elements that start at `offset`; without a count, all that follow `offset`. Requires: offset + count <= size().
   /// @throws errc::invalid_argument otherwise
   [[nodiscard]] constexpr DeviceSpan subspan(std::size_t offset, std::size_t count = std::dynamic_extent) const {
-    if (offset > size_ || (count != std::dynamic_extent && count > size_ - offset)) [[unlikely]]
-      detail::throw_invalid_argument("take a part of a span", "the part ends beyond the span");
+    require_part(offset <= size_ && (count == std::dynamic_extent || count <= size_ - offset));
     return {data_ + offset, count == std::dynamic_extent ? size_ - offset : count};
   }
+  ///@{ The first, or the last, `count` elements. Requires: count <= size(). @throws errc::invalid_argument otherwise
+  [[nodiscard]] constexpr DeviceSpan first(std::size_t count) const {
+    require_part(count <= size_);
+    return {data_, count};
+  }
+  [[nodiscard]] constexpr DeviceSpan last(std::size_t count) const {
+    require_part(count <= size_);
+    return {data_ + (size_ - count), count};
+  }
+  ///@}
 
  private:
+  static constexpr void require_part(bool is_within) {
+    if (!is_within) [[unlikely]]
+      detail::throw_invalid_argument("take a part of a span", "the part ends beyond the span");
+  }
+
   T* data_ = nullptr;
   std::size_t size_ = 0;
 };
@@ -184,6 +198,13 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   explicit DeviceBuffer(std::size_t size, R resource, StreamRef stream = current_stream())
       : DeviceBuffer{size, detail::OwnedExtras{detail::keep_resource(std::move(resource))}, stream} {}
   /// @cond
+  template <detail::TemporaryStream S>
+  DeviceBuffer RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", std::size_t, S&&);
+  template <detail::ResourceHandle R, detail::TemporaryStream S>
+  DeviceBuffer RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", std::size_t, R, S&&);
+  template <detail::TemporaryStream S>
+  DeviceBuffer RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", const DeviceBuffer&,
+                              S&&);
   template <class R>
   requires(!detail::ResourceHandle<R>) DeviceBuffer
       RUNNEL_REFUSED("a resource has allocate(stream, bytes, alignment) and deallocate(stream, pointer, bytes, alignment)", std::size_t, R,
@@ -203,6 +224,16 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   operator DeviceSpan<T>() noexcept { return span(); }
   operator DeviceSpan<const T>() const noexcept { return span(); }
   ///@}
+  ///@{ Views of a part, as DeviceSpan has them. @throws errc::invalid_argument for a part that ends beyond the buffer
+  [[nodiscard]] DeviceSpan<T> subspan(std::size_t offset, std::size_t count = std::dynamic_extent) { return span().subspan(offset, count); }
+  [[nodiscard]] DeviceSpan<const T> subspan(std::size_t offset, std::size_t count = std::dynamic_extent) const {
+    return span().subspan(offset, count);
+  }
+  [[nodiscard]] DeviceSpan<T> first(std::size_t count) { return span().first(count); }
+  [[nodiscard]] DeviceSpan<const T> first(std::size_t count) const { return span().first(count); }
+  [[nodiscard]] DeviceSpan<T> last(std::size_t count) { return span().last(count); }
+  [[nodiscard]] DeviceSpan<const T> last(std::size_t count) const { return span().last(count); }
+  ///@}
   /// The stream in whose order the memory is freed; not valid() for an empty buffer without a stream.
   [[nodiscard]] StreamRef stream() const noexcept { return this->stream_; }
   /// The device that the memory is on; Device{-1} for an empty buffer without a stream.
@@ -219,6 +250,10 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
     this->device_ = stream.device().ordinal();
     this->stream_ = stream;
   }
+  /// @cond
+  void set_stream RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", Stream&&);
+  void set_stream RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", StreamLease&&);
+  /// @endcond
   /// Changes the number of elements. They move to another block of the same resource: the first ones keep their values, new ones are
   /// uninitialised, and pointers into the buffer are not valid any more. Allocating, copying and freeing go into the order of stream(), or
   /// of the current stream if there is none; nothing waits. If it throws, the buffer is as it was. @throws errc::out_of_memory

@@ -28,6 +28,14 @@ namespace runnel::inline RUNNEL_ABI {
 class Event;
 class TimedEvent;
 
+namespace detail {
+struct FunctionWithoutOutcome;  // of <runnel/completion.hpp>
+template <class T>
+concept KokkosInstance = std::is_same_v<typename T::execution_space, T> || requires {
+  &T::unfenced_stream;
+};
+}  // namespace detail
+
 /// How urgent a stream's work is: a lower number is more urgent. Any `int` is accepted and clamped to the device's range. So the three
 /// levels become {-5, 0, 0} on NVIDIA (where 0 is the least urgent), and {-1, 0, 1} on AMD and on the host backend.
 struct Priority {
@@ -74,6 +82,8 @@ class StreamRef {
   /// @cond
   StreamRef RUNNEL_REFUSED("write device.default_stream()", std::nullptr_t);
   StreamRef RUNNEL_REFUSED("write device.default_stream() or StreamRef::per_thread_default(device)", int);
+  template <detail::KokkosInstance E>
+  StreamRef RUNNEL_REFUSED("a Kokkos instance is no stream: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()", const E&);
   /// @endcond
 
   /// The calling thread's own default stream on that device. The view ends with the thread; on another thread every operation on it throws
@@ -170,6 +180,8 @@ class StreamRef {
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)));
   }
   /// @cond
+  static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
+                                         detail::FunctionWithoutOutcome);
   static void launch_host_func RUNNEL_REFUSED("a host function has no parameters: let it capture what it needs, as in [x] { ... }",
                                               detail::FunctionWithParameters);
   static void launch_host_func RUNNEL_REFUSED("the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
@@ -281,9 +293,6 @@ class Stream : public StreamRef {
 
 namespace detail {
 class EventBase;
-/// The default stream that a native handle means, if any.
-enum class DefaultMeant : unsigned char { none, of_device, of_thread };
-[[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
 /// How the library's own code reaches the private parts of the public types.
 struct Access {
   [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }

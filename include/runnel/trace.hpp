@@ -5,6 +5,7 @@
 /// what is in it. `runnel.hpp` does not include this header.
 #pragma once
 
+#include <runnel/current.hpp>
 #include <runnel/detail/observers.hpp>
 #include <runnel/stream.hpp>
 
@@ -35,6 +36,10 @@ class [[nodiscard]] TraceRange {
     if (detail::is_told()) [[unlikely]]
       begin();
   }
+  /// @cond
+  template <detail::TemporaryStream S>
+  TraceRange RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&, const char*);
+  /// @endcond
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;
   ~TraceRange() {

@@ -44,6 +44,12 @@ class Category final : public std::error_category {
         return {code, *this};
     }
   }
+  /// As that of the base class, but categories are compared by their names: a program with a C++ library of its own has a generic category
+  /// of its own.
+  [[nodiscard]] bool equivalent(int code, const std::error_condition& condition) const noexcept override {
+    const std::error_condition own = default_error_condition(code);
+    return condition.value() == own.value() && std::strcmp(condition.category().name(), own.category().name()) == 0;
+  }
 };
 
 /// The text is a part of the exception: to copy an exception cannot throw, and to report "out of memory" needs no memory.

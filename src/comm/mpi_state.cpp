@@ -4,6 +4,7 @@
 #include "comm/devices.hpp"
 #include "comm/mpi_process.hpp"
 
+#include <runnel/detail/capturing.hpp>
 #include <runnel/device.hpp>
 #include <runnel/error.hpp>
 
@@ -61,8 +62,8 @@ MpiState::~MpiState() {
 void MpiState::require_engine(const char* operation) const { require_mpi(operation); }
 
 void MpiState::enqueue(StreamRef stream, std::span<const Transfer> steps) {
-  if (stream.is_capturing())
-    throw_error(errc::capture, operation_of(steps.front().verb), "MPI runs on the host, so that a graph cannot repeat it");
+  if (const char* const operation = operation_of(steps.front().verb); is_capturing(stream, operation))
+    throw_error(errc::capture, operation, "MPI runs on the host, so that a graph cannot repeat it");
   const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
   CommunicatingDevice& device = communicating_device(stream.device().ordinal());
   Baton& baton = own_baton != nullptr ? *own_baton : device.baton;

@@ -19,48 +19,113 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace {
 
 constexpr const char* operation = "pin memory that is there already";
 
-// The runtimes refuse overlapping registrations too, but by page, with different errors, and some of them not always.
+struct Range {
+  std::uintptr_t begin, end;
+  friend bool operator==(Range, Range) = default;
+  [[nodiscard]] void* pointer() const noexcept { return reinterpret_cast<void*>(begin); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return end - begin; }
+};
+
+[[nodiscard]] std::uintptr_t page_of(std::uintptr_t address) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  return address / page * page;
+}
+[[nodiscard]] std::uintptr_t page_behind(std::uintptr_t address) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  return page_of(address) + page;
+}
+
+// The runtimes refuse overlapping registrations, by page, with different errors, and some of them not always.
 struct Registrations {
+  struct Entry {
+    std::uintptr_t end;
+    std::uint64_t owner;  // the number of the HostRegistration that made it; 0: it is being undone
+    bool is_made = false;
+  };
   sync::Mutex mutex;
-  std::map<std::uintptr_t, std::uintptr_t> ends;  // by begin
+  std::map<std::uintptr_t, Entry> all;  // by begin
+  std::uint64_t owners = 0;
+
+  /// The first one that ends behind the address.
+  [[nodiscard]] auto behind(std::uintptr_t address) {
+    const auto after = all.upper_bound(address);
+    return after != all.begin() && std::prev(after)->second.end > address ? std::prev(after) : after;
+  }
 };
 Registrations& registrations() { return detail::immortal<Registrations>(); }
 
 void remove(std::uintptr_t begin) noexcept {
   const std::lock_guard lock{registrations().mutex};
-  registrations().ends.erase(begin);
+  registrations().all.erase(begin);
 }
 
-/// Enters the range. Nothing if that is done; else why it cannot be.
-[[nodiscard]] const char* try_add(std::uintptr_t begin, std::uintptr_t end) {
-  const std::lock_guard lock{registrations().mutex};
-  auto& ends = registrations().ends;
-  const auto after = ends.lower_bound(begin);
-  if (after != ends.end() && after->first == begin) return "the memory is registered already";
-  if ((after != ends.end() && after->first < end) || (after != ends.begin() && std::prev(after)->second > begin))
-    return "a part of the memory is registered already";
-  ends.emplace_hint(after, begin, end);
-  return nullptr;
+/// Whether a registration that touches the range is being undone.
+[[nodiscard]] bool is_being_undone(Range range) {
+  Registrations& known = registrations();
+  const std::lock_guard lock{known.mutex};
+  for (auto each = known.behind(range.begin); each != known.all.end() && each->first < range.end; ++each)
+    if (each->second.owner == 0) return true;
+  return false;
 }
 
-/// The same; a registration that ended in a host function gets some time to end. @throws errc::invalid_argument
-void add(std::uintptr_t begin, std::uintptr_t end) {
-  const char* refusal = try_add(begin, end);
-  if (refusal != nullptr && detail::are_releases_waiting()) {
-    detail::wait_for_releases(operation, detail::release_patience);
-    refusal = try_add(begin, end);
+/// The parts that no registration covers, which are entered for a new owner. Beside a registration they begin and end at a page.
+[[nodiscard]] std::vector<Range> enter_gaps(Range range, std::uint64_t& owner) {
+  Registrations& known = registrations();
+  const std::lock_guard lock{known.mutex};
+  std::vector<Range> gaps;
+  std::uintptr_t place = range.begin;
+  for (auto each = known.behind(place); place < range.end; ++each) {
+    const bool is_last = each == known.all.end() || each->first >= range.end;
+    const std::uintptr_t end = is_last ? range.end : page_of(each->first);
+    if (end > place) gaps.push_back({place, end});
+    place = is_last ? range.end : page_behind(each->second.end - 1);
   }
-  if (refusal != nullptr) detail::throw_error(errc::invalid_argument, operation, refusal);
+  owner = ++known.owners;
+  for (const Range gap : gaps) known.all.emplace(gap.begin, Registrations::Entry{gap.end, owner});
+  return gaps;
+}
+
+/// Enters the parts of an entered range in its place.
+void enter_parts(Range whole, const std::vector<Range>& parts, std::uint64_t owner) {
+  Registrations& known = registrations();
+  const std::lock_guard lock{known.mutex};
+  known.all.erase(whole.begin);
+  for (const Range part : parts) known.all.emplace(part.begin, Registrations::Entry{part.end, owner});
+}
+
+void note_made(Range range) noexcept {
+  const std::lock_guard lock{registrations().mutex};
+  registrations().all.find(range.begin)->second.is_made = true;
+}
+
+/// The first range of that owner that is made. It counts as being undone from now on. Those that are not made are removed.
+[[nodiscard]] std::optional<Range> take_range(std::uint64_t owner, Range within) noexcept {
+  Registrations& known = registrations();
+  const std::lock_guard lock{known.mutex};
+  for (auto each = known.all.lower_bound(within.begin); each != known.all.end() && each->first < within.end;) {
+    const auto here = each++;
+    if (here->second.owner != owner) continue;
+    here->second.owner = 0;
+    if (here->second.is_made) return Range{here->first, here->second.end};
+    known.all.erase(here);
+  }
+  return std::nullopt;
 }
 
 /// The range stays entered until the runtime has forgotten it: it would refuse the next registration.
@@ -69,10 +134,82 @@ void unregister(const detail::Postponed& item) noexcept {
   remove(reinterpret_cast<std::uintptr_t>(item.handle));
 }
 
+/// Undoes what that owner has made.
+void undo(std::uint64_t owner, Range within) noexcept {
+  constexpr const char* ending = "unpin memory";
+  while (const auto range = take_range(owner, within)) {
+    if (detail::is_checking()) checker::unpins(range->pointer(), range->bytes());
+    detail::tell_free_outside(ending, MemoryKind::pinned, range->pointer(), range->bytes());
+    detail::release_and_wait(ending, {unregister, range->pointer(), 0}, -1);
+  }
+}
+
+[[nodiscard]] MemoryKind kind_at(std::uintptr_t address) { return runnel::pointer_info(reinterpret_cast<const void*>(address)).kind; }
+
+/// Whether memory is pinned already, by other code or by a pool, at an end. @throws errc::invalid_argument for a device's memory
+[[nodiscard]] bool is_pinned_at_an_end(Range gap, std::uintptr_t begin) {
+  bool is_pinned = false;
+  for (const std::uintptr_t place : {gap.begin, gap.end - 1}) {
+    const MemoryKind kind = kind_at(place);
+    is_pinned |= kind == MemoryKind::pinned;
+    if (kind == MemoryKind::pageable || kind == MemoryKind::pinned) continue;
+    char reason[100];
+    std::snprintf(reason, sizeof reason, "byte %zu of it is %s", static_cast<std::size_t>(place - begin),
+                  kind == MemoryKind::managed ? "managed memory" : "a device's memory");
+    detail::throw_error(errc::invalid_argument, operation, reason);
+  }
+  return is_pinned;
+}
+
+/// By page.
+[[nodiscard]] std::vector<Range> pageable_parts(Range gap) {
+  std::vector<Range> parts;
+  bool was_pageable = false;
+  for (std::uintptr_t place = gap.begin; place < gap.end; place = page_behind(place)) {
+    const bool is_pageable = kind_at(place) == MemoryKind::pageable;
+    const std::uintptr_t end = std::min(page_behind(place), gap.end);
+    if (is_pageable && was_pageable)
+      parts.back().end = end;
+    else if (is_pageable)
+      parts.push_back({place, end});
+    was_pageable = is_pageable;
+  }
+  return parts;
+}
+
+/// Pins an entered range.
+void pin_all(Range range) {
+  detail::ToldAllocation told{operation, MemoryKind::pinned, range.bytes()};
+  told.made(range.pointer());
+  detail::populate_for_registration(range.pointer(), range.bytes());
+  {
+    const detail::RelaxedCapture relaxed;
+    const auto pin = [&] { return backend::register_host(range.pointer(), range.bytes()); };
+    detail::check(detail::allocate_behind_releases(operation, pin), operation);
+  }
+  note_made(range);
+  if (detail::is_checking()) checker::pins(range.pointer(), range.bytes());
+}
+
+/// Pins what is pageable of an entered range. Only if something seems to be pinned already is each page asked for.
+void pin(Range gap, std::uintptr_t begin, std::uint64_t owner) {
+  const bool in_parts = is_pinned_at_an_end(gap, begin);
+  std::vector<Range> parts;
+  if (!in_parts) try {
+      return pin_all(gap);
+    } catch (const Error& error) {
+      if (error.code() != errc::invalid_argument) throw;
+      parts = pageable_parts(gap);
+      if (parts == std::vector{gap}) throw;
+    }
+  if (in_parts) parts = pageable_parts(gap);
+  enter_parts(gap, parts, owner);
+  for (const Range part : parts) pin_all(part);
+}
+
 /// Whether the process has memory at all these addresses.
 [[nodiscard]] bool is_mapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const std::uintptr_t first = begin / page * page;
+  const std::uintptr_t first = page_of(begin);
   // With MS_ASYNC the system does nothing else than look for the mappings.
   return msync(reinterpret_cast<void*>(first), end - first, MS_ASYNC) == 0 || errno != ENOMEM;
 }
@@ -89,31 +226,26 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
   if (__builtin_add_overflow(begin, bytes, &end))
     detail::throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
   if (!is_mapped(begin, end)) detail::throw_error(errc::invalid_argument, operation, "there is no memory at a part of these addresses");
-  add(begin, end);
-  detail::ToldAllocation told{operation, MemoryKind::pinned, bytes};
-  told.made(pointer);
+  const Range range{begin, end};
+  if (detail::are_releases_waiting() && is_being_undone(range)) detail::wait_for_releases(operation, detail::release_patience);
+  if (is_being_undone(range)) detail::throw_error(errc::invalid_argument, operation, "a part of the memory is being unpinned");
+  std::uint64_t owner = 0;
+  const std::vector<Range> gaps = enter_gaps(range, owner);
   try {
-    for (const std::uintptr_t place : {begin, end - 1})
-      if (runnel::pointer_info(reinterpret_cast<const void*>(place)).kind != MemoryKind::pageable)
-        detail::throw_error(errc::invalid_argument, operation, "a part of the memory is pinned, managed or a device's");
-    detail::populate_for_registration(pointer, bytes);
-    const detail::RelaxedCapture relaxed;
-    detail::check(detail::allocate_behind_releases(operation, [&] { return backend::register_host(pointer, bytes); }), operation);
+    for (const Range gap : gaps) pin(gap, begin, owner);
   } catch (...) {
-    remove(begin);
+    undo(owner, range);
     throw;
   }
   pointer_ = pointer;
   bytes_ = bytes;
-  if (detail::is_checking()) checker::pins(pointer, bytes);
+  owner_ = owner;
 }
 
 HostRegistration::~HostRegistration() {
-  constexpr const char* ending = "unpin memory";
   if (pointer_ == nullptr || detail::release_mode_of_wait() == detail::Release::never) return;
-  if (detail::is_checking()) checker::unpins(pointer_, bytes_);
-  detail::tell_free_outside(ending, MemoryKind::pinned, pointer_, bytes_);
-  detail::release_and_wait(ending, {unregister, pointer_, 0}, -1);
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer_);
+  undo(owner_, {begin, begin + bytes_});
 }
 
 void* HostRegistration::device_pointer(Device device) const {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/capturing.hpp>
+#include <runnel/foreign_stream.hpp>
 #include <runnel/stream.hpp>
 
 #include "base/check.hpp"
@@ -290,12 +292,13 @@ int StreamRef::priority() const {
   return priority;
 }
 
-bool StreamRef::is_capturing() const {
-  constexpr const char* operation = "ask whether a stream is being captured";
-  detail::enter(operation);
-  const detail::StreamCall call{detail::live_slot(*this), operation};
-  return !detail::is_legacy_default(call.slot()) && detail::is_capturing(call.slot(), operation);
+bool detail::is_capturing(StreamRef stream, const char* operation) {
+  enter(operation);
+  const StreamCall call{live_slot(stream), operation};
+  return !is_legacy_default(call.slot()) && is_capturing(call.slot(), operation);
 }
+
+bool StreamRef::is_capturing() const { return detail::is_capturing(*this, "ask whether a stream is being captured"); }
 
 bool StreamRef::query() const {
   constexpr const char* operation = "ask whether a stream has finished";

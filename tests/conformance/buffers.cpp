@@ -272,6 +272,33 @@ TEST_F(Buffers, ReleasedMemoryIsTheCallersToFree) {
   EXPECT_TRUE(buffer.release().empty());
 }
 
+template <class T>
+bool is_part(DeviceSpan<T> part, const int* begin, std::size_t size) {
+  return part.data() == begin && part.size() == size;
+}
+
+TEST_F(Buffers, PartsOfSpansAndBuffersAreAsOfAStdSpan) {
+  Stream stream;
+  DeviceBuffer<int> buffer{10, stream};
+  const DeviceBuffer<int>& constant = buffer;
+  const DeviceSpan<int> all = buffer.span();
+  int* const data = buffer.data();
+  EXPECT_TRUE(is_part(all.first(3), data, 3) && is_part(all.last(3), data + 7, 3));
+  EXPECT_TRUE(is_part(all.first(0), data, 0) && is_part(all.first(10), data, 10));
+  EXPECT_TRUE(is_part(all.last(0), data + 10, 0) && is_part(all.last(10), data, 10));
+  EXPECT_TRUE(is_part(buffer.subspan(2), data + 2, 8) && is_part(buffer.subspan(2, 5), data + 2, 5));
+  EXPECT_TRUE(is_part(buffer.first(4), data, 4) && is_part(buffer.last(4), data + 6, 4));
+  EXPECT_TRUE(is_part(constant.subspan(2, 5), data + 2, 5));
+  EXPECT_TRUE(is_part(constant.first(4), data, 4) && is_part(constant.last(4), data + 6, 4));
+  EXPECT_TRUE(DeviceBuffer<int>{}.first(0).empty() && DeviceSpan<int>{}.last(0).empty());
+  EXPECT_EQ(code_of([&] { return all.first(11); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return all.last(11); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return buffer.subspan(11); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return constant.subspan(2, 9); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return buffer.first(11); }), errc::invalid_argument);
+  EXPECT_NE(text_of([&] { static_cast<void>(constant.last(11)); }).find("the part ends beyond the span"), std::string::npos);
+}
+
 TEST_F(Buffers, ARegistrationHasATypedDevicePointer) {
   std::vector<float> memory(4096);
   const HostRegistration registration{memory};

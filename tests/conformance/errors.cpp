@@ -45,6 +45,28 @@ TEST_F(Errors, CompareWithTheStandardConditions) {
   for (const auto& [code, condition] : conditions) EXPECT_EQ(make_error_code(code), condition);
 }
 
+/// The category of another C++ library in the process.
+class OtherCategory : public std::error_category {
+ public:
+  explicit OtherCategory(const char* name) : name_{name} {}
+  [[nodiscard]] const char* name() const noexcept override { return name_; }
+  [[nodiscard]] std::string message(int) const override { return {}; }
+
+ private:
+  const char* name_;
+};
+
+TEST_F(Errors, CompareWithTheConditionsOfAnotherCppLibrary) {
+  const OtherCategory generic{std::generic_category().name()};
+  const OtherCategory system{std::system_category().name()};
+  const auto invalid = static_cast<int>(std::errc::invalid_argument);
+  EXPECT_EQ(make_error_code(errc::invalid_argument), (std::error_condition{invalid, generic}));
+  EXPECT_NE(make_error_code(errc::out_of_memory), (std::error_condition{invalid, generic}));
+  EXPECT_NE(make_error_code(errc::invalid_argument), (std::error_condition{invalid, system}));
+  EXPECT_EQ(make_error_code(errc::capture), (std::error_condition{static_cast<int>(errc::capture), error_category()}));
+  EXPECT_NE(make_error_code(errc::capture), (std::error_condition{static_cast<int>(errc::capture), generic}));
+}
+
 template <class Exception, class F>
 [[nodiscard]] bool throws(F&& f) {
   try {

@@ -292,6 +292,19 @@ def static_library(installed, scratch):
     compile_program(installed, scratch, installed.cxx, static=True)
 
 
+def own_cpp_library(installed, scratch):
+    """A program that shows nothing of its static C++ library, so that the shared library uses another one."""
+    if 'shared' not in installed.kinds:
+        raise Skip('no shared library was built')
+    libstdcpp = pathlib.Path(run(*installed.cxx, '-print-file-name=libstdc++.a').strip())
+    if not libstdcpp.is_absolute():
+        raise Skip('there is no static C++ library')
+    installed.run(*installed.cxx, '-std=c++20', *installed.flags('--cflags'), HERE / 'own_cpp_library/program.cpp', '-o', scratch / 'program',
+                  '-static-libstdc++', '-Wl,--exclude-libs,ALL', *installed.flags('--libs'))
+    said = installed.run(scratch / 'program')
+    expect(said == f'{installed.backend}: two C++ libraries, equal conditions\n', said)
+
+
 def with_clang(installed, scratch):
     compile_program(installed, scratch, [need('clang++')], *STRICT, '-Wsign-conversion')
 
@@ -429,7 +442,7 @@ def finds_races(installed, scratch):
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
              beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos, comm_pkg_config, comm_cmake, comm_missing,
              cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings,
-             without_rtti, hidden_symbols, link_time_optimisation, static_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc, finds_races]
+             without_rtti, hidden_symbols, link_time_optimisation, static_library, own_cpp_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc, finds_races]
 
 
 def attempt(consumer, number, installed, folder):

@@ -3,6 +3,7 @@
 #include <Kokkos_Random.hpp>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "support.hpp"
@@ -221,6 +222,26 @@ TEST(KokkosOrder, StreamsWithPoolsOfTheirOwnDrawTheSameAsAlone) {
     kokkos::launch<Space>(s, [=, pool = alone[i]](const Space& exec) { draw(exec, pool, expected); });
     EXPECT_EQ(values(streams[i], drawn[i]), values(s, expected)) << "stream " << i;
   }
+}
+
+TEST(KokkosOrder, ALaunchInAHostFunctionIsRefusedByName) {
+  Stream s, other;
+  std::string text;
+  const auto try_to_launch = [&] {
+    try {
+      launch<Space>(other, [](const Space&) { FAIL(); });
+    } catch (const Error& error) {
+      text = error.what();
+    }
+  };
+  s.launch_host_func(try_to_launch);
+  s.synchronize();
+  EXPECT_NE(text.find("could not launch kernels on a stream: "), std::string::npos) << text;
+  if constexpr (kokkos::device_space<Space>) return;  // its functions are called by the launch itself
+  text.clear();
+  launch<Space>(s, [&](const Space&) { try_to_launch(); });
+  s.synchronize();
+  EXPECT_NE(text.find("could not launch kernels on a stream: "), std::string::npos) << text;
 }
 
 TEST(KokkosOrder, ExceptionOfALaunch) {

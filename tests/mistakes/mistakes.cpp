@@ -2,6 +2,7 @@
 // Mistakes in the use of the library. mistakes.py compiles this file: each line with a comment `error: text` or `warning: text` must give
 // exactly one such line, with that text, and no other line may give one.
 #include <runnel/runnel.hpp>
+#include <runnel/trace.hpp>
 
 #include <array>
 #include <functional>
@@ -97,6 +98,44 @@ struct OwnView {
   DeviceBuffer<int> c{3, 4, s};              // error: a resource has allocate(stream, bytes, alignment)
 }
 
+[[maybe_unused]] void temporaries(StreamRef s, StreamPool& pool, DeviceBuffer<int>& buffer, StreamGuard& guard, Stream& stream) {
+  DeviceBuffer<int> a(10, Stream{});                             // error: a temporary stream ends at once: give it a name
+  DeviceBuffer<int> b{10, pool.acquire()};                       // error: a temporary stream ends at once: give it a name
+  DeviceBuffer<int> c{10, DeviceResource{Device{0}}, Stream{}};  // error: a temporary stream ends at once: give it a name
+  DeviceBuffer<int> d{buffer, std::move(stream)};                // error: a temporary stream ends at once: give it a name
+  buffer.set_stream(Stream{});                                   // error: a temporary stream ends at once: give it a name
+  const StreamGuard with{Stream{}};                              // error: a temporary stream ends at once: give it a name
+  guard.reset(pool.acquire());                                   // error: a temporary stream ends at once: give it a name
+  guard.reset(Stream{});                                         // error: a temporary stream ends at once: give it a name
+  set_current_stream(Stream{});                                  // error: a temporary stream ends at once: give it a name
+  const TraceRange range{Stream{}, "name"};                      // error: a temporary stream ends at once: give it a name
+  begin_capture(Stream{});                                       // error: a temporary stream ends at once: give it a name
+  copy(Stream{}, buffer, buffer);
+  s.wait_stream(pool.acquire());
+}
+
+[[maybe_unused]] void registrations(std::vector<int>& v, const void* p, const int* q) {
+  const HostRegistration a{std::as_const(v)};  // error: the memory is const, and devices may write pinned memory
+  const HostRegistration b{p, 12};             // error: the memory is const, and devices may write pinned memory
+  const HostRegistration c(q, 12);             // error: the memory is const, and devices may write pinned memory
+  const std::span<const int> view{v};
+  const HostRegistration d{view};           // error: the memory is const, and devices may write pinned memory
+  const HostRegistration e{make_vector()};  // error: a temporary container ends at once: give it a name
+  const HostRegistration f{v}, g{v.data(), 12}, h{static_cast<void*>(v.data()), 12};
+}
+
+[[maybe_unused]] void orders(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v) {
+  copy(d, s, v);                    // error: the stream comes first: the order is copy(stream, to, from)
+  copy(d, s, v, Pageable::refuse);  // error: the stream comes first: the order is copy(stream, to, from)
+  fill(v, s, 1);                    // error: the stream comes first: the order is fill(stream, to, value)
+}
+
+[[maybe_unused]] void completions(StreamRef s, Event& event) {
+  s.on_complete([] {});                    // error: the function takes the outcome: write [](const Outcome& outcome)
+  event.on_complete([] {});                // error: the function takes the outcome: write [](const Outcome& outcome)
+  s.on_complete(std::function<void()>{});  // error: the function takes the outcome: write [](const Outcome& outcome)
+}
+
 [[maybe_unused]] void guards(StreamRef s, Device device, const StreamContext& context) {
   StreamGuard{s};                 // warning: nodiscard
   DeviceGuard{device};            // warning: nodiscard
@@ -131,6 +170,12 @@ concept Launched = requires(StreamRef s, F&& f) {
   s.launch_host_func(std::forward<F>(f));
 };
 
+template <class F>
+concept Completed = requires(StreamRef s, const Event& event, F&& f) {
+  s.on_complete(std::forward<F>(f));
+  event.on_complete(std::forward<F>(f));
+};
+
 using Vector = std::vector<int>;
 using Buffer = DeviceBuffer<int>;
 static_assert(in_all_forms<Vector&, Buffer&> && in_all_forms<Buffer&, const Vector&> && in_all_forms<Vector&, const Buffer&>);
@@ -149,6 +194,15 @@ static_assert(IsFilled<Vector&> && IsFilled<std::span<int>> && IsFilled<Buffer&>
 static_assert(!IsFilled<Vector> && !IsFilled<const Vector&> && !IsFilled<int*> && !IsFilled<Buffer> && !IsFilled<int>);
 static_assert(Launched<void (*)()> && Launched<void (&)()> && Launched<std::function<void()>&>);
 static_assert(!Launched<void (*)(int)> && !Launched<std::function<void(int)>> && !Launched<int>);
+static_assert(Completed<void (*)(const Outcome&)> && Completed<void (*)(Outcome)> && !Completed<void (*)()> && !Completed<int>);
+static_assert(std::is_constructible_v<Buffer, int, Stream&> && std::is_constructible_v<Buffer, int, StreamRef>);
+static_assert(std::is_constructible_v<Buffer, int, const StreamLease&> && std::is_constructible_v<Buffer, Buffer&, Stream&>);
+static_assert(!std::is_constructible_v<Buffer, int, Stream> && !std::is_constructible_v<Buffer, int, const Stream>);
+static_assert(!std::is_constructible_v<Buffer, int, StreamLease> && !std::is_constructible_v<StreamGuard, Stream>);
+static_assert(std::is_constructible_v<StreamGuard, Stream&> && std::is_constructible_v<StreamGuard, StreamRef>);
+static_assert(std::is_constructible_v<HostRegistration, Vector&> && std::is_constructible_v<HostRegistration, void*, int>);
+static_assert(!std::is_constructible_v<HostRegistration, const Vector&> && !std::is_constructible_v<HostRegistration, Vector>);
+static_assert(!std::is_constructible_v<HostRegistration, const void*, int>);
 static_assert(!std::is_constructible_v<Stream, int> && !std::is_constructible_v<Stream, Device, int>);
 static_assert(!std::is_constructible_v<Stream, Device, Priority> && !std::is_constructible_v<StreamRef, int>);
 static_assert(!std::is_convertible_v<int, Stream> && !std::is_convertible_v<int, StreamRef>);

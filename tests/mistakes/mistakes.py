@@ -1,28 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiler refuses each mistake in mistakes.cpp with the one line that it must give.
+"""The compiler refuses each mistake in a source with the one line that it must give.
 
-usage: mistakes.py INCLUDE-FOLDER COMPILER [COMPILER...]   (each is a command in one argument)"""
+usage: mistakes.py SOURCE "FLAGS" COMPILER [COMPILER...]   (each is a command in one argument)
+       mistakes.py SOURCE as:OTHER-SOURCE COMPILER [COMPILER...]   (with the flags of another source of the build)"""
+import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SOURCE = HERE / 'mistakes.cpp'
 EXPECTED = re.compile(r'// (error|warning): (.*)$')
 FOUND = re.compile(r'^(\S+?):(\d+):\d+: (fatal error|error|warning): (.*)$', re.MULTILINE)
 
 
-def complaints_of(compiler, include):
+def flags_of(source):
+    """Where the build finds the headers of a source, as flags."""
+    listed = json.loads((pathlib.Path(os.environ['MESON_BUILD_ROOT']) / 'compile_commands.json').read_text())
+    entry = next(each for each in listed if (pathlib.Path(each['directory']) / each['file']).resolve() == source)
+    flags = [flag for flag in shlex.split(entry['command']) if flag.startswith(('-I', '-isystem', '-fopenmp'))]
+    return [re.sub('^(-I|-isystem)(?!/)', f'\\1{entry["directory"]}/', flag) for flag in flags]
+
+
+def complaints_of(compiler, given):
     """Yields what is wrong with the lines that the compiler gives."""
-    flags = ['-std=c++20', '-Wall', '-Wextra', '-Wno-unused-variable', '-fsyntax-only', f'-I{HERE.parents[1] / "include"}', f'-I{include}']
+    flags = ['-std=c++20', '-Wall', '-Wextra', '-Wno-unused-variable', '-fsyntax-only', f'-I{HERE.parents[1] / "include"}', *given]
     flags.append('-ferror-limit=0' if 'clang' in compiler else '-fmax-errors=0')
     output = subprocess.run([*compiler.split(), *flags, SOURCE], capture_output=True, text=True, env={**os.environ, 'LC_ALL': 'C'}).stderr
     expected = {n: m.groups() for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if (m := EXPECTED.search(line))}
     found = {}
     for path, line, kind, text in FOUND.findall(output):
-        place = int(line) if path == str(SOURCE) else f'{path}:{line}'
+        place = int(line) if pathlib.Path(path).resolve() == SOURCE else f'{path}:{line}'
         found.setdefault(place, []).append((kind, text))
     print(f'{compiler}: {len(expected)} mistakes')
     for place in sorted({*expected, *found}, key=str):
@@ -33,7 +43,9 @@ def complaints_of(compiler, include):
             yield f'line {place}: expected {wanted}, got {got or "nothing"}'
 
 
-include, compilers = sys.argv[1], dict.fromkeys(sys.argv[2:])
-complaints = [complaint for compiler in compilers for complaint in complaints_of(compiler, include)]
+SOURCE = pathlib.Path(sys.argv[1]).resolve()
+of_other = sys.argv[2].startswith('as:')
+given, compilers = flags_of(pathlib.Path(sys.argv[2][3:]).resolve()) if of_other else sys.argv[2].split(), dict.fromkeys(sys.argv[3:])
+complaints = [complaint for compiler in compilers for complaint in complaints_of(compiler, given)]
 print('\n'.join(complaints))
 sys.exit(1 if complaints or not compilers else 0)

@@ -8,6 +8,7 @@
 ///   stream()             the stream that enqueue() will return
 #pragma once
 
+#include <runnel/detail/capturing.hpp>
 #include <runnel/error.hpp>
 #include <runnel/stream.hpp>
 
@@ -87,7 +88,8 @@ using SharedWork = std::shared_ptr<Work>;
 
 /// Refuses a capture before anything gets into its graph: nothing completes there before the graph is launched.
 inline void check_stream(StreamRef stream) {
-  if (stream.is_capturing()) throw_error(errc::capture, "start a sender", "the stream is being captured: its work does not run yet");
+  constexpr const char* operation = "start a sender";
+  if (is_capturing(stream, operation)) throw_error(errc::capture, operation, "the stream is being captured: its work does not run yet");
 }
 
 struct ScheduleStep {

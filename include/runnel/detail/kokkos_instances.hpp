@@ -3,6 +3,7 @@
 /// stream is, and before Kokkos finalizes, because an instance must outlive neither (from Kokkos 5.1 on, Kokkos aborts the process).
 #pragma once
 
+#include <runnel/detail/capturing.hpp>
 #include <runnel/detail/kokkos_work.hpp>
 #include <runnel/detail/process_wide.hpp>
 #include <runnel/error.hpp>
@@ -227,8 +228,9 @@ template <class E>
 
 template <device_space E>
 [[nodiscard]] E make_instance(StreamRef stream, int) {
-  if (stream.is_capturing())  // inside a host function this call throws, before Kokkos is reached
-    runnel::detail::throw_error(errc::capture, "make a Kokkos instance", "the stream is being captured: ask for its instance before that");
+  constexpr const char* operation = "make a Kokkos instance";
+  if (runnel::detail::is_capturing(stream, operation))  // inside a host function this call throws, before Kokkos is reached
+    runnel::detail::throw_error(errc::capture, operation, "the stream is being captured: ask for its instance before that");
   // Kokkos' constructor changes the thread's device and its stack of contexts, so it runs on a thread that ends afterwards.
   E exec = std::async(std::launch::async, [stream] {
              stream.device().use();

@@ -34,10 +34,22 @@ concept owning_temporary = !std::is_reference_v<R> && !memory_view<std::remove_c
 template <class R>
 concept pointer_like = std::is_pointer_v<std::remove_cvref_t<R>> || std::is_null_pointer_v<std::remove_cvref_t<R>>;
 
+/// A view of Kokkos, or a pair of views.
+template <class R>
+concept KokkosArray = requires(std::remove_cvref_t<R>& range) {
+  range.span_is_contiguous();
+}
+|| requires(std::remove_cvref_t<R>& range) {
+  range.view_device();
+  range.view_host();
+};
+
 /// What is wrong with the types of a call, the first thing of several.
 enum class Fault {
   none,
-  no_range,  ///< for which there is no better text than the compiler's
+  no_range,      ///< for which there is no better text than the compiler's
+  stream_order,  ///< the stream stands behind the destination
+  kokkos,
   pointer,
   temporary,
   read_only,
@@ -49,6 +61,8 @@ template <class To>
 [[nodiscard]] consteval Fault fault_of_destination() {
   if constexpr (pointer_like<To>)
     return Fault::pointer;
+  else if constexpr (KokkosArray<To>)
+    return Fault::kokkos;
   else if constexpr (!memory_range<To>)
     return Fault::no_range;
   else if constexpr (owning_temporary<To>)
@@ -63,6 +77,8 @@ template <class To, class From>
 [[nodiscard]] consteval Fault fault_of_copy() {
   if constexpr (pointer_like<To> || pointer_like<From>)
     return Fault::pointer;
+  else if constexpr (KokkosArray<To> || KokkosArray<From>)
+    return Fault::kokkos;
   else if constexpr (!memory_range<To> || !memory_range<From>)
     return Fault::no_range;
   else if constexpr (owning_temporary<From>)
@@ -91,7 +107,7 @@ struct Absent {};
 template <class A, class B, class C>
 [[nodiscard]] consteval Fault fault_of_copy_call() {
   if constexpr (!std::is_convertible_v<A, StreamRef>)
-    return fault_of_copy<A, B>();
+    return std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent> ? Fault::stream_order : fault_of_copy<A, B>();
   else if constexpr (!std::is_same_v<C, Absent>)
     return fault_of_copy<B, C>();
   else
@@ -100,6 +116,9 @@ template <class A, class B, class C>
 template <class C, Fault fault, class A, class B>
 concept WrongCopy = fault_of_copy_call<A, B, C>()
 == fault;
+/// Of fill(to, stream, value).
+template <class B, class A>
+concept StreamBehind = !std::is_convertible_v<A, StreamRef> && std::is_convertible_v<B, StreamRef>;
 /// Of fill(to, value) and fill(stream, to, value).
 template <class A, class B>
 [[nodiscard]] consteval Fault fault_of_fill_call() {

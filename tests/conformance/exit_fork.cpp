@@ -151,6 +151,6 @@ TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device");
 TEST_F(ExitFork, AWaitThatLastsLongIsReportedOnceAndGoesOn) { expect_passes("hang_report"); }
 TEST_F(ExitFork, AWaitForAnEventIsReportedWithItsStream) { expect_passes("hang_report_of_an_event"); }
 TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
-TEST_F(ExitFork, ASizeThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
+TEST_F(ExitFork, AValueThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
 
 }  // namespace

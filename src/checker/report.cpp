@@ -64,7 +64,10 @@ void add_advice(std::ostringstream& text, const Finding& finding, const Order& o
       text << "  Missing, between the two: synchronize " << earlier << ", or an event that is recorded behind operation 1.\n";
       break;
     case Fault::freed_too_early:
-      text << "  Missing, before the memory is freed: record_stream(" << earlier << ") on the buffer, or a wait for that stream.\n";
+      text << "  Missing, before the memory is freed: " << later << " has to wait for " << earlier
+           << ", above all if any work uses its results.\n"
+           << "  If none does, record_stream(" << earlier << ") on the buffer: that delays the free, and orders nothing else.\n"
+           << "  The checker sees kernels and host functions only if reads() and writes() declare them.\n";
       break;
     case Fault::unpinned_in_flight:
       text << "  Missing, before the memory is unpinned: synchronize " << earlier << ".\n";

@@ -252,7 +252,24 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
     auto device = ready_buffer(a);
     b.reads(device);
   }
+  ASSERT_EQ(reports_.size(), 1U);
+  // record_stream() orders nothing but the free, so that a wait comes first.
+  const std::size_t wait = reports_[0].find("has to wait for"), record = reports_[0].find("record_stream(");
+  EXPECT_LT(wait, record) << reports_[0];
+  EXPECT_NE(reports_[0].find("only if reads() and writes() declare them"), std::string::npos) << reports_[0];
   expect_report("record_stream(");
+}
+
+TEST_F(MissingWait, OfAResultIsReportedBeforeTheFree) {
+  Stream work{StreamOptions{.name = "work"}}, last{StreamOptions{.name = "last"}};
+  PinnedBuffer<unsigned char> result(size);
+  {
+    auto device = ready_buffer(last);
+    work.writes(device);  // a kernel
+    copy(last, result, std::as_const(device));
+    device.record_stream(work);  // the advice that orders nothing
+  }
+  expect_report(missing_wait);
 }
 
 /// Memory that is freed already.

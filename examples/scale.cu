@@ -7,6 +7,8 @@ __global__ void scale_kernel(const float* in, float* out, std::size_t n) {
 }
 
 void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in, runnel::DeviceSpan<float> out) {
+  stream.reads(in);
+  stream.writes(out);
   const auto blocks = static_cast<unsigned>((in.size() + 255) / 256);
   scale_kernel<<<blocks, 256, 0, stream.native()>>>(in.data(), out.data(), in.size());
 }

@@ -9,7 +9,8 @@
 #include <cstdio>
 #include <span>
 
-/// Enqueues out = 2 * in + 1: a kernel on CUDA (scale.cu), a host function on the host backend (scale_host.cpp).
+/// Enqueues out = 2 * in + 1: a kernel on CUDA (scale.cu), a host function on the host backend (scale_host.cpp). Both declare to
+/// the checker what they use, without which RUNNEL_CHECK=1 would not see a missing wait for the result.
 void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in, runnel::DeviceSpan<float> out);
 
 /// Fills in numbers, of which neighbouring ones differ.

@@ -2,16 +2,19 @@
 #include "compare.hpp"
 
 #include "failure.hpp"
+#include "files.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 namespace tool {
 
 namespace {
+
+constexpr std::size_t most_bytes = std::size_t{1} << 20;  // of results, which need a few thousand
 
 struct Row {
   std::string name;
@@ -60,16 +63,20 @@ void require_same(const char* what, const JsonValue& before, const JsonValue& no
 }  // namespace
 
 JsonValue read_results(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  const std::string text{std::istreambuf_iterator<char>{file}, {}};
-  if (!file) throw Failure("cannot read " + in_quotes(path) + "; check its name and its permissions");
+  const auto refuse = [&](const std::string& why) -> JsonValue {
+    throw Failure(in_quotes(path) + " " + why + "; name a file that runnel bench --json has written");
+  };
+  if (std::error_code none; std::filesystem::is_directory(path, none)) return refuse("is a folder");
+  std::string text(most_bytes, '\0');
+  text.resize(InputFile{path}.read({reinterpret_cast<unsigned char*>(text.data()), text.size()}));
+  if (text.size() == most_bytes) return refuse("has more than results need");
   try {
     JsonValue results = parse_json(text);
     if (!rows_of(results).empty()) return results;
   } catch (const Failure& failure) {
-    throw Failure(in_quotes(path) + " has " + failure.what() + "; name a file that runnel bench --json has written");
+    return refuse(std::string{"has "} + failure.what());
   }
-  throw Failure(in_quotes(path) + " has no results; name a file that runnel bench --json has written");
+  return refuse("has no results");
 }
 
 void require_comparable(const JsonValue& before, const JsonValue& now) {

@@ -33,6 +33,10 @@ const char* advice(int error) {
       return "; free some space or name a file elsewhere";
     case EROFS:
       return "; name a file elsewhere";
+    case EFBIG:
+      return "; raise the limit (ulimit -f) or name a file elsewhere";
+    case EMFILE:
+      return "; raise the limit (ulimit -n)";
     default:
       return "";
   }
@@ -80,6 +84,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
     ::close(descriptor_);
     throw Failure(in_quotes(path.native()) + " is a directory; name a file to read");
   }
+  can_be_opened_again_ = !S_ISFIFO(status.st_mode);
   // Files under /proc report size 0 and have content.
   if (S_ISREG(status.st_mode) && status.st_size > 0) size_ = static_cast<std::uint64_t>(status.st_size);
   static_cast<void>(::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL));

@@ -31,6 +31,8 @@ class InputFile {
 
   /// The size of the file; nothing for a pipe, and for a file that reports no size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
+  /// Whether another InputFile of the same path reads the same bytes. Of a pipe each byte is read once.
+  [[nodiscard]] bool can_be_opened_again() const noexcept { return can_be_opened_again_; }
   /// Whether `path` leads to the same regular file, under this or another name. Always false for devices, because writing to a device does
   /// not change what is read from it.
   [[nodiscard]] bool is(const std::filesystem::path& path) const;
@@ -43,15 +45,17 @@ class InputFile {
 
   std::filesystem::path path_;
   int descriptor_;
+  bool can_be_opened_again_;
   std::optional<std::uint64_t> size_;
   std::uint64_t at_ = 0;  // the next byte to read
   std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// Writes to a temporary file beside the target, which replaces the target at `commit()`. Until then the target is unchanged. The
-/// destructor deletes the temporary file, and so does the end of the process by SIGINT, SIGTERM or SIGHUP. Links are followed, also to a
-/// target that does not exist yet. Two kinds of output are written directly: devices and pipes, and descriptors that the process already
-/// has (/dev/stdout), because their file may contain bytes that must stay, and other processes may append to it.
+/// destructor deletes the temporary file, and so does the end of the process by a signal that another process, or a limit of time, sends.
+/// Links are followed, also to a target that does not exist yet. Two kinds of output are written directly: devices and pipes, and
+/// descriptors that the process already has (/dev/stdout), because their file may contain bytes that must stay, and other processes may
+/// append to it.
 class OutputFile {
  public:
   /// @throws Failure if the file cannot be written, or is the input

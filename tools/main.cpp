@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -34,6 +35,15 @@ int flush_output(int status) {
 
 /// The range of a count. The help text of each option with a count states the range itself.
 CLI::Validator count_range() { return CLI::Range(1, 1024).description(""); }
+
+/// CLI::Range lets NaN pass.
+CLI::Validator percent_range() {
+  const auto problem = [](const std::string& text) {
+    double percent = 0;
+    return CLI::detail::lexical_cast(text, percent) && percent >= 0 && percent <= 1000 ? "" : "Value " + text + " not in range 0 to 1000";
+  };
+  return {problem, ""};
+}
 
 CLI::App* add_info(CLI::App& app, bool& why_only) {
   auto* info = app.add_subcommand("info", "Backend, version and every device with what it can do");
@@ -112,7 +122,7 @@ CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
   bench->add_option("--threshold", command.threshold, "How many percent slower a row may be, 0 to 1000")
       ->type_name("PERCENT")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1000.0).description(""));
+      ->check(percent_range());
   return bench;
 }
 
@@ -165,6 +175,8 @@ int run(int argc, char** argv, tool::Processes& processes) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  // If the reader of a pipe leaves, or a file may not become larger, the write fails, and the command says so. These would end it.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   tool::Processes processes{argv};
   return processes.together([&] { return flush_output(run(argc, argv, processes)); });
 } catch (...) {

@@ -41,17 +41,18 @@ OwnPart::OwnPart(const std::vector<std::string>& names, std::size_t width, const
   for (const std::string& name : names) {
     if (rank != 0 && is_no_regular_file(name)) continue;
     auto file = std::make_unique<InputFile>(name);
+    const bool is_whole = !file->size();
     const std::uint64_t size = file->size().value_or(0);
     if (size % width != 0) throw_no_multiple(in_quotes(name) + " has " + std::to_string(size) + " bytes", width);
     // It is opened again when its turn comes, because there may be more files than a process can have open. A pipe cannot.
-    if (file->size()) file.reset();
-    pieces_.push_back({name, size_of_all_, size_of_all_ + size, std::move(file)});
+    if (file->can_be_opened_again()) file.reset();
+    pieces_.push_back({name, size_of_all_, size_of_all_ + size, is_whole, std::move(file)});
     size_of_all_ += size;
   }
   const std::uint64_t elements = size_of_all_ / width, share = elements / count, more = elements % count;
   const auto begin_of = [&](std::uint64_t process) { return width * (share * process + std::min(process, more)); };
   keep(begin_of(rank), begin_of(rank + 1));
-  if (rank != 0) std::erase_if(pieces_, [](const Piece& piece) { return piece.file != nullptr; });
+  if (rank != 0) std::erase_if(pieces_, [](const Piece& piece) { return piece.is_whole; });
 }
 
 /// Leaves of the files with a known size what is in [first, last) of all their bytes.
@@ -59,7 +60,7 @@ void OwnPart::keep(std::uint64_t first, std::uint64_t last) {
   size_ = last - first;
   std::uint64_t begin = 0;
   for (Piece& piece : pieces_) {
-    if (piece.file) {
+    if (piece.is_whole) {
       size_.reset();
       continue;
     }
@@ -67,7 +68,7 @@ void OwnPart::keep(std::uint64_t first, std::uint64_t last) {
     piece.first = std::clamp(first, piece.first, piece.last) - begin;
     piece.last = std::clamp(last, begin, piece.last) - begin;
   }
-  std::erase_if(pieces_, [](const Piece& piece) { return !piece.file && piece.first == piece.last; });
+  std::erase_if(pieces_, [](const Piece& piece) { return !piece.is_whole && piece.first == piece.last; });
 }
 
 std::size_t OwnPart::read(std::span<unsigned char> buffer) {
@@ -76,7 +77,7 @@ std::size_t OwnPart::read(std::span<unsigned char> buffer) {
     Piece& piece = pieces_[next_];
     if (!piece.file) {
       piece.file = std::make_unique<InputFile>(piece.name);
-      piece.file->keep(piece.first, piece.last);
+      if (!piece.is_whole) piece.file->keep(piece.first, piece.last);
     }
     done += piece.file->read(buffer.subspan(done));
     if (done < buffer.size()) {
@@ -107,7 +108,7 @@ Reading::Reading(const ReadingCommand& command, std::size_t width, Processes& pr
       width_{width},
       processes_{processes},
       part_{command.files, width, processes},
-      options_{fitted(command.streaming, own_device(command, processes), part_.size())} {
+      options_{fitted(command.streaming, own_device(command, processes), part_.size(), width)} {
   require_same_files();
 }
 

@@ -52,6 +52,7 @@ class OwnPart {
   struct Piece {
     std::string name;
     std::uint64_t first, last;
+    bool is_whole;                    // its size is unknown, so that it is read to its end, whatever `first` and `last` are
     std::unique_ptr<InputFile> file;  // if it is open
   };
 
@@ -87,7 +88,7 @@ class Reading {
   template <class Item, class Result, class Enqueue, class Take>
   void run(std::size_t results, Enqueue enqueue, Take take) try {
     runnel::OverlapOptions options = options_;
-    options.chunk = std::max<std::size_t>(1, options.chunk / sizeof(Item));
+    options.chunk /= sizeof(Item);
     options.progress = [&](const runnel::OverlapProgress& progress) { processes_.report(progress.items * sizeof(Item)); };
     processes_.show_progress(part_.size() ? std::optional{part_.size_of_all()} : std::nullopt, command_.progress);
     runnel::overlap(

@@ -26,9 +26,11 @@ struct StreamingOptions {
 /// @throws Failure if there is no such device
 [[nodiscard]] runnel::Device chosen_device(int ordinal);
 
-/// The options for overlap(). Checks the sizes before anything is allocated, because a system may promise more memory than it has, and then
-/// kill the process. Without a size, or with size 0, the chunks are as large as asked for. @throws Failure
-[[nodiscard]] runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device device, std::optional<std::uint64_t> size);
+/// The options for overlap(), with a chunk in bytes: whole items of `width` bytes, at least one. Checks the sizes before anything is
+/// allocated, because a system may promise more memory than it has, and then kill the process. Without a size, or with size 0, the chunks
+/// are as large as asked for. @throws Failure
+[[nodiscard]] runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device device, std::optional<std::uint64_t> size,
+                                            std::size_t width = 1);
 
 /// Throws the failure of a file without the number of the chunk, and any other error as it is. Requires: the error is being handled.
 [[noreturn]] void throw_cause(const runnel::OverlapError& error);

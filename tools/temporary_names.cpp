@@ -24,7 +24,8 @@ struct Slot {
 constinit std::array<Slot, 3> slots{};  // result, timeline, trace
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+/// What another process, or a limit of time, ends the command by.
+constexpr int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
 
 void remove_all_and_end(int signal) {
   for (Slot& slot : slots)
@@ -43,8 +44,6 @@ void watch_signals() {
     action.sa_handler = remove_all_and_end;
     ::sigaction(signal, &action, nullptr);
   }
-  // If the reader of a pipe ends, write() fails, and the command reports it.
-  std::signal(SIGPIPE, SIG_IGN);
 }
 
 }  // namespace

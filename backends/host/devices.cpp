@@ -9,10 +9,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -63,25 +60,12 @@ void wait_for_each(HostDevice& device) noexcept {
 }  // namespace
 
 int shown_devices() noexcept {
-  static const int count = [] {
-    const char* const text = std::getenv("RUNNEL_HOST_DEVICES");
-    if (text == nullptr || *text == '\0') return 1;
-    int number = 0;
-    const char* const end = text + std::strlen(text);
-    const auto [rest, error] = std::from_chars(text, end, number);
-    if (error == std::errc{} && rest == end && number >= 0 && number <= most_devices) return number;
-    std::fprintf(stderr, "runnel: RUNNEL_HOST_DEVICES=%s is not understood, and does not count: write a number from 0 to %d\n", text,
-                 most_devices);
-    return 1;
-  }();
+  static const int count = detail::number_in_environment("RUNNEL_HOST_DEVICES", 0, most_devices).value_or(1);
   return count;
 }
 
 std::size_t memory_of_device() noexcept {
-  static const std::size_t bytes = [] {
-    const std::size_t size = detail::size_in_environment("RUNNEL_HOST_MEMORY").value_or(0);
-    return size == 0 ? machine_memory() : size;
-  }();
+  static const std::size_t bytes = detail::size_in_environment("RUNNEL_HOST_MEMORY").value_or(machine_memory());
   return bytes;
 }
 

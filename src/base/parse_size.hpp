@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reads sizes as they are written in environment variables.
+/// Reads sizes and numbers as they are written in environment variables.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -43,15 +43,28 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return bytes;
 }
 
-/// The size in an environment variable; nothing if there is none. A text that is no size is reported to stderr.
+/// The size in an environment variable; nothing if there is none. A text that is no size, or zero, is reported to stderr.
 [[nodiscard]] inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   const std::optional<std::size_t> size = parse_size(text);
-  if (!size)
-    std::fprintf(stderr, "runnel: %s=%s is not understood, and does not count: write a number, or one with K, M or G, as in 512M\n",
-                 variable, text);
-  return size;
+  if (size && *size > 0) return size;
+  std::fprintf(stderr,
+               "runnel: %s=%s is not understood, and does not count: write a number of bytes above 0, or one with K, M or G, as in 512M\n",
+               variable, text);
+  return std::nullopt;
+}
+
+/// The number in an environment variable; nothing if there is none. A text that is no number from `least` to `most` is reported to stderr.
+[[nodiscard]] inline std::optional<int> number_in_environment(const char* variable, int least, int most) noexcept {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  int number = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, number);
+  if (error == std::errc{} && rest == end && number >= least && number <= most) return number;
+  std::fprintf(stderr, "runnel: %s=%s is not understood, and does not count: write a number from %d to %d\n", variable, text, least, most);
+  return std::nullopt;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -252,6 +252,28 @@ void uses_memory(const StreamInfo& stream, const char* operation, std::span<cons
   });
 }
 
+void uses_memory_at_once(const StreamInfo& stream, const char* operation, std::vector<Access> accesses) noexcept {
+  const StackId stack = stack_here();
+  with_state([&](State& s) {
+    Found found;
+    const std::optional<Conflict> conflict = find_conflict(std::move(accesses));
+    if (!conflict) return found;
+    const auto& [first, second] = *conflict;
+    const std::uint32_t number = number_of(s, stream);
+    found.add({Fault::within_batch,
+               {{number, 0}, operation, stack},
+               first.access,
+               number,
+               second.access,
+               operation,
+               stack,
+               std::max(first.begin, second.begin),
+               std::min(first.end, second.end),
+               std::array{first.operation, second.operation}});
+    return found;
+  });
+}
+
 void submits_work(const StreamInfo& stream) noexcept {
   change_state([&](State& s) { s.order.begin(number_of(s, stream)); });
 }

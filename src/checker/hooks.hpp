@@ -3,6 +3,7 @@
 /// on: callers ask detail::is_checking() first. None of them throws: without memory the checker forgets what it knows of memory.
 #pragma once
 
+#include "checker/conflict.hpp"
 #include "checker/order.hpp"
 
 #include <runnel/detail/checking.hpp>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
@@ -34,6 +36,9 @@ struct Side {
 
 /// The stream's next operation uses memory. `operation` must be a literal, as in "copy".
 void uses_memory(const StreamInfo& stream, const char* operation, std::span<const Side> sides) noexcept;
+
+/// The stream was given operations that have no order among each other: no two of them may use the same bytes, unless both read.
+void uses_memory_at_once(const StreamInfo& stream, const char* operation, std::vector<Access> accesses) noexcept;
 
 /// The stream's next operation uses no memory that the checker knows of, but takes part in the order of default and blocking streams.
 void submits_work(const StreamInfo& stream) noexcept;

@@ -18,6 +18,8 @@ namespace {
       return "memory that is freed too early: a stream may still be using it";
     case Fault::used_after_free:
       return "use of memory that was freed";
+    case Fault::within_batch:
+      return "two operations of a batch that use the same memory: operations of a batch have no order among each other";
     case Fault::unpinned_in_flight:
       return "memory that is unpinned too early: a stream may still be using it";
   }
@@ -31,6 +33,12 @@ namespace {
 void add_place(std::ostringstream& text, StackId stack) {
   const std::string lines = checker::text_of(stack);
   text << (lines.empty() ? "      (no names: the program has no symbols)\n" : lines);
+}
+
+/// As in "copy a batch, operations[3],".
+void add_name(std::ostringstream& text, const Finding& finding, std::size_t which) {
+  text << "  " << which + 1 << ". " << (which == 0 ? finding.earlier.operation : finding.later_operation);
+  if (finding.in_batch) text << ", operations[" << (*finding.in_batch)[which] << "],";
 }
 
 /// What the program should do, in terms of the two streams.
@@ -56,10 +64,16 @@ void add_advice(std::ostringstream& text, const Finding& finding, const Order& o
       text << "  Missing, between the two: synchronize " << earlier << ", or an event that is recorded behind operation 1.\n";
       break;
     case Fault::freed_too_early:
-      text << "  Missing, before the memory is freed: record_stream(" << earlier << ") on the buffer, or a wait for that stream.\n";
+      text << "  Missing, before the memory is freed: " << later << " has to wait for " << earlier
+           << ", above all if any work uses its results.\n"
+           << "  If none does, record_stream(" << earlier << ") on the buffer: that delays the free, and orders nothing else.\n"
+           << "  The checker sees kernels and host functions only if reads() and writes() declare them.\n";
       break;
     case Fault::unpinned_in_flight:
       text << "  Missing, before the memory is unpinned: synchronize " << earlier << ".\n";
+      break;
+    case Fault::within_batch:
+      text << "  Missing, between the two: an order. Give operation 2 to a call of its own, behind the batch.\n";
       break;
     case Fault::used_after_free:
       break;
@@ -71,13 +85,13 @@ void add_advice(std::ostringstream& text, const Finding& finding, const Order& o
 std::string text_of(const Finding& finding, const Order& order) {
   std::ostringstream text;
   text << "runnel: the checker found " << title_of(finding.fault) << ".\n";
-  text << "  1. " << finding.earlier.operation;
+  add_name(text, finding, 0);
   if (finding.fault == Fault::used_after_free)
     text << ", called by\n";
   else
     text << " " << verb_of(finding.earlier_access) << " in " << order.text_of(finding.earlier.epoch.stream) << ", submitted by\n";
   add_place(text, finding.earlier.stack);
-  text << "  2. " << finding.later_operation;
+  add_name(text, finding, 1);
   if (finding.fault != Fault::freed_too_early && finding.fault != Fault::unpinned_in_flight) text << " " << verb_of(finding.later_access);
   if (finding.later_stream) text << " in " << order.text_of(*finding.later_stream);
   text << ", " << (finding.later_stream ? "submitted by\n" : "called by\n");

@@ -7,6 +7,7 @@
 
 #include <runnel/detail/checking.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,6 +22,7 @@ enum class Fault : unsigned char {
   allocated_later,    ///< memory is used before the allocation, which has its place in a stream
   freed_too_early,    ///< memory is freed in the order of a stream that does not wait for all uses
   used_after_free,    ///< memory was freed, or is freed in the order of a stream
+  within_batch,       ///< two operations of one batch, at least one writes
   unpinned_in_flight  ///< memory is unpinned while a stream may use it
 };
 
@@ -34,6 +36,7 @@ struct Finding {
   StackId later_stack;
   std::uintptr_t begin;  // of the bytes that both use
   std::uintptr_t end;
+  std::optional<std::array<std::size_t, 2>> in_batch{};  // which operations of the batch
 };
 
 /// @throws std::bad_alloc

@@ -5,10 +5,13 @@
 #include "copy/copy_calls.hpp"
 #include "copy/run.hpp"
 #include "copy/staging/stage.hpp"
+#include "stream/checked.hpp"
 #include "stream/observed.hpp"
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -143,6 +146,25 @@ void for_each_operation(std::size_t count, F f) {
   return event;
 }
 
+/// Tells the checker, to which each operation looks like one behind the others, that they have no order.
+void tell_that_they_are_unordered(const Plan& plan, const Slot& slot) noexcept try {
+  if (!is_checked(slot)) return;
+  std::vector<checker::Access> accesses;
+  accesses.reserve(2 * plan.size());
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const Transfer& t = plan[i].request.transfer;
+    if (has_nothing_to_do(plan[i].request)) continue;
+    const auto add = [&](const unsigned char* begin, MemoryAccess access) {
+      const auto address = reinterpret_cast<std::uintptr_t>(begin);
+      accesses.push_back({address, address + t.width, access, i});
+    };
+    add(t.from, MemoryAccess::read);
+    add(t.to, MemoryAccess::write);
+  }
+  checker::uses_memory_at_once(info_of(slot), operation, std::move(accesses));
+} catch (const std::bad_alloc&) {  // the batch is not looked at
+}
+
 }  // namespace
 }  // namespace detail
 
@@ -173,6 +195,8 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
     observed.enqueued(copy.request, done, copy.facts);
     ++count_of(counts, done);
   });
+  if (is_checking()) [[unlikely]]
+    tell_that_they_are_unordered(plan, call.slot);
   return counts;
 }
 

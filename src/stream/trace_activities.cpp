@@ -11,6 +11,7 @@
 #include <cxxabi.h>
 #include <runnel/detail/backend.hpp>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -140,6 +141,8 @@ void start_activities() noexcept try {
     a.source = "not timed: RUNNEL_TRACE_CUPTI=0";
     return;
   }
+  if (setting != nullptr && *setting != '\0' && std::strcmp(setting, "1") != 0)
+    std::fprintf(stderr, "runnel: RUNNEL_TRACE_CUPTI=%s is not understood, and does not count: write 0 or 1\n", setting);
   char text[256] = "";
   const bool is_on = backend::collect_activities(&take_activities, text, sizeof text);
   if (*text != '\0') a.source = (is_on ? "timed by " : "not timed: ") + std::string{text};

@@ -622,12 +622,24 @@ int no_hang_report() {
 
 int settings_not_understood() {
   setenv("RUNNEL_STAGING_CHUNK", "4MB", 1);
+  setenv("RUNNEL_STAGING_MEMORY", "0", 1);
+  setenv("RUNNEL_STAGING_WORKERS", "0", 1);
   setenv("RUNNEL_CHECK", "yes", 1);
+  setenv("RUNNEL_TRACE", "/dev/null", 1);
+  setenv("RUNNEL_TRACE_CUPTI", "off", 1);
   const CapturedErrors errors;
-  expect(Staging::options().chunk == std::size_t{8} << 20, "the default counts");
-  expect(errors.count("RUNNEL_STAGING_CHUNK=4MB is not understood") == 1, "the value is refused");
+  const StagingOptions options = Staging::options();
+  expect(options.chunk == std::size_t{8} << 20 && options.memory == std::size_t{512} << 20 && options.workers > 0, "the defaults count");
+  for (const char* setting : {"STAGING_CHUNK=4MB", "STAGING_MEMORY=0", "STAGING_WORKERS=0"})
+    expect(errors.count(("RUNNEL_" + std::string{setting} + " is not understood").c_str()) == 1, "the value is refused");
+  for (const char* workers : {"65", "4K", "-1"}) {
+    setenv("RUNNEL_STAGING_WORKERS", workers, 1);
+    expect(Staging::options().workers == options.workers, "the default counts");
+  }
+  expect(errors.count("is not understood, and does not count: write a number from 1 to 64") == 4, "the values are refused");
   expect(works(Stream{}), "a stream works");
   expect(errors.count("RUNNEL_CHECK=yes is not understood, and the checker stays off") == 1, "the value is refused");
+  expect(errors.count("RUNNEL_TRACE_CUPTI=off is not understood") == 1, "the value is refused");
   return finish();
 }
 

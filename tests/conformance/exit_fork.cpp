@@ -154,6 +154,6 @@ TEST_F(ExitFork, ExitWhileMemoryIsGivenBackIsBounded) { expect_passes("exit_with
 TEST_F(ExitFork, WithoutAThreadMemoryIsGivenBackInPlace) { expect_passes("releases_without_a_thread"); }
 TEST_F(ExitFork, WaitsForMemoryAreReported) { expect_passes("hang_report_of_memory"); }
 TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
-TEST_F(ExitFork, ASizeThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
+TEST_F(ExitFork, AValueThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
 
 }  // namespace

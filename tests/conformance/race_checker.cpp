@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <initializer_list>
+#include <optional>
 #include <thread>
 
 #include "support.hpp"
@@ -273,7 +275,24 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
     auto device = ready_buffer(a);
     b.reads(device);
   }
+  ASSERT_EQ(reports_.size(), 1U);
+  // record_stream() orders nothing but the free, so that a wait comes first.
+  const std::size_t wait = reports_[0].find("has to wait for"), record = reports_[0].find("record_stream(");
+  EXPECT_LT(wait, record) << reports_[0];
+  EXPECT_NE(reports_[0].find("only if reads() and writes() declare them"), std::string::npos) << reports_[0];
   expect_report("record_stream(");
+}
+
+TEST_F(MissingWait, OfAResultIsReportedBeforeTheFree) {
+  Stream work{StreamOptions{.name = "work"}}, last{StreamOptions{.name = "last"}};
+  PinnedBuffer<unsigned char> result(size);
+  {
+    auto device = ready_buffer(last);
+    work.writes(device);  // a kernel
+    copy(last, result, std::as_const(device));
+    device.record_stream(work);  // the advice that orders nothing
+  }
+  expect_report(missing_wait);
 }
 
 /// Memory that is freed already.
@@ -332,6 +351,89 @@ TEST_F(MissingWait, ABatchWritesWhatAnotherStreamReads) {
   copy(b, std::span{out.data(), 10}, DeviceSpan<const unsigned char>{device.data() + 210, 10});
   expect_report("copy a batch writes");
   device.record_stream(b);
+}
+
+/// One block of pinned memory, and operations between parts of it and of a device buffer.
+class OneBatch : public MissingWait {
+ protected:
+  void SetUp() override {
+    MissingWait::SetUp();
+    if (IsSkipped()) return;
+    stream_.emplace(StreamOptions{.name = "batch"});
+    host_.emplace(size);
+    device_.emplace(ready_buffer(*stream_));
+  }
+  void TearDown() override {
+    device_.reset();
+    host_.reset();
+    stream_.reset();
+    MissingWait::TearDown();
+  }
+  [[nodiscard]] CopyOperation in(std::size_t to, std::size_t from, std::size_t bytes) {
+    return {device_->data() + to, host_->data() + from, bytes};
+  }
+  [[nodiscard]] CopyOperation out(std::size_t to, std::size_t from, std::size_t bytes) {
+    return {host_->data() + to, device_->data() + from, bytes};
+  }
+  void run(std::initializer_list<CopyOperation> operations) { copy_batch(*stream_, operations); }
+  void expect_conflict(std::initializer_list<const char*> parts) {
+    ASSERT_EQ(reports_.size(), 1U);
+    for (const char* part : parts) EXPECT_NE(reports_[0].find(part), std::string::npos) << "no '" << part << "' in: " << reports_[0];
+    expect_report("two operations of a batch that use the same memory");
+  }
+
+  std::optional<Stream> stream_;
+  std::optional<PinnedBuffer<unsigned char>> host_;
+  std::optional<DeviceBuffer<unsigned char>> device_;
+};
+
+TEST_F(OneBatch, TwoOperationsWriteTheSameBytes) {
+  run({in(0, 0, 100), in(1000, 200, 100), in(90, 400, 100)});
+  expect_conflict({"copy a batch, operations[0], writes in Stream(", "batch), submitted by", "copy a batch, operations[2], writes",
+                   "Both use 10 bytes", "a call of its own", testing::UnitTest::GetInstance()->current_test_info()->name()});
+}
+
+TEST_F(OneBatch, OneOperationReadsWhatALaterOneWrites) {
+  run({out(0, 0, 100), in(50, 1000, 1)});
+  expect_conflict({"operations[0], reads", "operations[1], writes", "Both use 1 bytes"});
+}
+
+TEST_F(OneBatch, OneOperationReadsWhatAnEarlierOneWrites) {
+  run({in(0, 1000, 100), out(0, 0, 0), out(0, 99, 100)});
+  expect_conflict({"operations[0], writes", "operations[2], reads", "Both use 1 bytes"});
+}
+
+TEST_F(OneBatch, ALongRangeContainsShortOnesOfOthers) {
+  run({in(0, 0, 1000), out(2000, 1500, 10), out(3000, 500, 10)});
+  expect_conflict({"operations[0], writes", "operations[2], reads", "Both use 10 bytes"});
+}
+
+TEST_F(OneBatch, NeighboursAndSharedSourcesAreAllowed) {
+  run({in(0, 0, 100), in(100, 0, 100), in(200, 50, 100), out(1000, 300, 100), out(1100, 300, 100), out(1200, 350, 10)});
+  run({in(0, 0, 0), in(0, 0, 10), in(0, 5, 0), CopyOperation{device_->data(), device_->data(), 10}});
+  run({});
+  expect_none();
+}
+
+TEST_F(OneBatch, IsInOrderWithTheNextBatch) {
+  run({in(0, 0, 100), in(100, 100, 100)});
+  run({in(0, 0, 100), out(1000, 100, 100)});
+  expect_none();
+}
+
+TEST_F(OneBatch, OfManyOperationsTheTwoAreFound) {
+  const std::size_t count = streams_are_threads() ? 100'000 : 1000;  // with 100,000 the stand-in did not end in two minutes
+  PinnedBuffer<unsigned char> host(count);
+  DeviceBuffer<unsigned char> device(count, *stream_);
+  std::vector<CopyOperation> operations;
+  for (std::size_t i = 0; i < count; ++i)
+    operations.push_back({device.data() + i, host.data() + i, 1, MemoryKind::device, MemoryKind::pinned});
+  copy_batch(*stream_, operations);
+  expect_none();
+  const std::string last = "operations[" + std::to_string(count - 1) + "], writes";
+  operations.back().to = device.data() + 7;
+  copy_batch(*stream_, operations);
+  expect_conflict({"operations[7], writes", last.c_str(), "Both use 1 bytes"});
 }
 
 TEST_F(MissingWait, AHostFunctionWritesWhatAnotherStreamReads) {

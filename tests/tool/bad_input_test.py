@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`runnel overlap` refuses bad input with one line. It never damages the input and never leaves an incomplete file."""
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -83,16 +84,23 @@ with tool.scratch() as directory:
     tool.expect(target.read_bytes() == b'old', 'the old file is unchanged')
 
     # Writing fails half way. A limit on the file's size stands for a full disk, because it needs no privileges.
-    limited = subprocess.run(['sh', '-c', 'trap "" XFSZ; ulimit -f 4; exec "$@"', 'sh', tool.RUNNEL, 'overlap', *upper, '--chunk', '1000',
-                              source, target], capture_output=True, timeout=tool.LIMIT_S)
-    tool.expect(limited.returncode == 1 and limited.stderr.count(b'\n') == 1 and target.read_bytes() == b'old',
-                'the file cannot grow: ' + limited.stderr.decode().strip())
+    for trap in ('trap "" XFSZ; ', ''):
+        for written in (target, '/dev/stdout'):
+            names = sorted(os.listdir(directory))
+            with open(tool.path(directory, 'printed'), 'wb') as printed:
+                limited = subprocess.run(['sh', '-c', trap + 'ulimit -f 4; exec "$@"', 'sh', tool.RUNNEL, 'overlap', *upper, '--chunk', '1000',
+                                          source, written], stdout=printed, stderr=subprocess.PIPE, timeout=tool.LIMIT_S)
+            os.unlink(tool.path(directory, 'printed'))
+            error = limited.stderr.decode()
+            tool.expect(limited.returncode == 1 and error.count('\n') == 1 and 'File too large; raise the limit (ulimit -f)' in error and
+                        target.read_bytes() == b'old' and sorted(os.listdir(directory)) == names, f'{written} cannot grow: {error.strip()}')
 
     # Signals while the command waits for input. Under nohup this test inherits an ignored SIGHUP, so reset it first.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.mkfifo(fifo := tool.path(directory, 'fifo'))
     names = sorted(os.listdir(directory))
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGQUIT would leave a file with the memory
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2):
         running = subprocess.Popen([tool.RUNNEL, 'overlap', *upper, fifo, target], stderr=subprocess.PIPE)
         with open(fifo, 'wb') as feeding:
             feeding.write(DATA)

@@ -113,16 +113,18 @@ with tool.scratch() as directory:
     earlier.unlink()
     done = tool.run('bench', *SMALL, '--compare', earlier)
     tool.expect(done.returncode == 1 and b'cannot read' in done.stderr, 'earlier results that are not there')
+    for what in (directory, '/dev/zero'):
+        refuses(f'{what} as earlier results', *SMALL, '--compare', what, says=[f"'{what}'", 'name a file that runnel bench --json has written'])
 
 for option in ('--size', '--chunk', '--range'):
-    for size in ('0', 'x', '1.5M', '-5', '99999999999999999999'):
+    for size in ('0', 'x', '1.5M', '-5', '99999999999999999999', 'nan', 'inf', '1e6'):
         refuses(f'{option} {size}', f'{option}={size}', says=[option], status=2)
 refuses('size larger than memory', '--size', '1000T', says=['--size', 'memory', 'smaller'])
 refuses('range larger than memory', *SMALL, '--range', '1000T', says=['--range', 'memory', 'smaller'])
-for number in ('0', '-1', 'x'):
+for number in ('0', '-1', 'x', 'nan', 'inf', '1.5', '1e2', '', '1025', '99999999999999999999'):
     refuses(f'--in-flight {number}', f'--in-flight={number}', says=['--in-flight'], status=2)
 refuses('timelines into something that is no folder', *SMALL, '--timelines', '/dev/null', says=['--timelines', 'folder'])
-for threshold in ('-1', 'x', '1001'):
+for threshold in ('-1', 'x', '1001', 'nan', '-nan', 'inf', '-inf', '1e999', '', '5%'):
     refuses(f'--threshold {threshold}', f'--threshold={threshold}', says=['--threshold'], status=2)
 refuses('unknown device', '--device', '99', says=['no device 99'])
 refuses('a device twice', '--device', '0,0', says=['twice'], status=2)

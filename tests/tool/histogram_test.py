@@ -77,6 +77,21 @@ with tool.scratch() as directory:
     done = subprocess.run(['sh', '-c', 'ulimit -n 64; exec "$@"', 'sh', tool.RUNNEL, 'histogram', '--json', *sorted(folder.iterdir())],
                           capture_output=True, timeout=tool.LIMIT_S)
     tool.expect(done.returncode == 0 and json.loads(done.stdout)['counts'] == [*range(100), *[0] * 156], f'many files {done.stderr.decode()}')
+    for nothing in (empty, '/dev/null'):
+        done = subprocess.run(['sh', '-c', 'ulimit -n 64; exec "$@"', 'sh', tool.RUNNEL, 'histogram', '--json', short, *[nothing] * 100, short],
+                              capture_output=True, timeout=tool.LIMIT_S)
+        tool.expect(done.returncode == 0 and json.loads(done.stdout)['counts'] == counts_of(b'abcabc'),
+                    f'many times {nothing} {done.stderr.decode()}')
+    pipes = [tool.path(directory, f'pipe{i}') for i in range(100)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    # All are open at once, because their writers may wait for each other. The test opens them without waiting.
+    writers = [os.open(pipe, os.O_RDWR) for pipe in pipes]
+    done = subprocess.run(['sh', '-c', 'ulimit -n 64; exec "$@"', 'sh', tool.RUNNEL, 'histogram', *pipes], capture_output=True, timeout=tool.LIMIT_S)
+    tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'Too many open files; raise the limit (ulimit -n)' in done.stderr,
+                f'too many pipes: {done.stderr.decode().strip()}')
+    for writer in writers:
+        os.close(writer)
 
     # Without the program for several processes. The libraries are found where the build has them.
     alone = tool.path(directory, 'runnel')

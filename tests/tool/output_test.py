@@ -22,10 +22,18 @@ def run_into(output, *arguments):
         os.close(descriptor)
 
 
-def fails_in_one_line(what, done):
+def run_into_left_pipe(*arguments):
+    """Runs the command with its standard output in a pipe whose reader has left."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, 'wb') as output:
+        return subprocess.run([tool.RUNNEL, *map(str, arguments)], stdout=output, stderr=subprocess.PIPE, timeout=tool.LIMIT_S)
+
+
+def fails_in_one_line(what, done, reason):
     error = done.stderr.decode()
-    tool.expect(done.returncode == 1 and error.startswith('runnel: ') and error.count('\n') == 1 and 'No space left' in error,
-                f'{what} into a full device: status {done.returncode}, {error.strip()}')
+    tool.expect(done.returncode == 1 and error.startswith('runnel: cannot write') and error.count('\n') == 1 and reason in error,
+                f'{what} fails with {reason}: status {done.returncode}, {error.strip()}')
 
 
 with tool.scratch() as directory:
@@ -79,12 +87,14 @@ with tool.scratch() as directory:
         tool.expect(done.returncode == 1 and done.stderr.count(b'\n') == 1 and b'cannot write' in done.stderr and broken.is_symlink(),
                     f'a link that leads nowhere is refused: {done.stderr.decode().strip()}')
 
-    # Writing to the standard output fails.
+    # Writing to the standard output fails. The table of all bytes is longer than a buffer of the C library.
+    (every := tool.path(directory, 'every')).write_bytes(bytes(range(256)))
     full = ('/dev/full', os.O_WRONLY)
-    for arguments in (('info',), ('info', '--why'), ('--help',), ('overlap', '--help'), ('--version',), ('bench', '--size', '2M', '--chunk', '256K'),
+    for arguments in (('info',), ('info', '--why'), ('histogram', every), ('histogram', '--json', every), ('sum', '--type', 'u8', every), ('--help',), ('overlap', '--help'), ('--version',), ('bench', '--size', '2M', '--chunk', '256K'),
                       ('bench', '--size', '2M', '--chunk', '256K', '--json'), (*overlap, '/dev/stdout'), (*overlap, target),
                       (*overlap, '--trace', '/dev/stdout', target), (*overlap, '--timeline', '/dev/stdout', target)):
-        fails_in_one_line(' '.join(map(str, arguments)), run_into(full, *arguments))
+        fails_in_one_line(' '.join(map(str, arguments)), run_into(full, *arguments), 'No space left')
+        fails_in_one_line(' '.join(map(str, arguments)), run_into_left_pipe(*arguments), 'Broken pipe')
     if b'overlap is not measured' not in tool.run('bench', '--size', '2M', '--chunk', '256K', '--json').stderr:
         (folder := tool.path(directory, 'pictures')).mkdir()
         (folder / 'pinned-stream-per-chunk.svg').symlink_to('/dev/full')

@@ -73,3 +73,9 @@ with tool.scratch() as directory:
         text = several.run(several.command(count, 'sum', '--type', 'i32', source)).stdout.decode()
         tool.expect([line.split() for line in text.splitlines()[2:]] ==
                     [['numbers', '3', 'of', 'type', 'i32'], ['sum', '1'], ['minimum', '-7'], ['maximum', '5']], f'the table: {text}')
+
+    # The summary says which chunks were used: whole numbers.
+    source.write_bytes(bytes(8000))
+    for type, given, used in (('f64', '1003', '1000 bytes'), ('f64', '1', '8 bytes'), ('i32', '1027', '1 KiB'), ('u8', '1003', '1003 bytes'), ('i64', '1M', '7.8 KiB')):
+        text = tool.run('sum', '--type', type, '--chunk', given, source).stdout.decode()
+        tool.expect(f'chunks of {used},' in text, f'{type} in chunks of {given}: {text}')

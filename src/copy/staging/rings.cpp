@@ -41,7 +41,7 @@ namespace {
 // A piece is three calls of the runtime, and a channel of CUDA holds 1,020 calls.
 constexpr std::size_t most_pieces = 256;
 
-constexpr std::size_t most_workers = 64;
+constexpr int most_workers = 64;
 
 /// The bytes that a lost device has sent are in the ring, and workers may still move them.
 void cancel_jobs_of_lost_devices() noexcept {
@@ -59,9 +59,9 @@ StagingRings& staging_rings() { return immortal<StagingRings>(); }
 
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
-  if (o.workers == 0) o.workers = static_cast<int>(std::min(size_in_environment("RUNNEL_STAGING_WORKERS").value_or(0), most_workers));
+  if (o.workers == 0) o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, most_workers).value_or(0);
   if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
-  o.workers = std::min(o.workers, static_cast<int>(most_workers));
+  o.workers = std::min(o.workers, most_workers);
   if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
   o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_piece, std::size_t{1} << 30));

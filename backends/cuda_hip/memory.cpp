@@ -16,6 +16,9 @@ status malloc_host_write_combined(void*& memory, std::size_t bytes) noexcept {
 
 status free_host(void* memory) noexcept { return rt::free_host(memory); }
 
+// Seen with CUDA 13.0 on an H100. HIP's documentation says that hipHostFree waits.
+bool frees_wait_for_devices() noexcept { return true; }
+
 bool prefers_registered_pages() noexcept { return rt::prefers_registered_pages; }
 
 status register_host(void* memory, std::size_t bytes) noexcept { return rt::host_register(memory, bytes, rt::host_register_flags); }

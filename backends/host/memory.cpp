@@ -406,6 +406,7 @@ status free_host(void* pointer) noexcept {
   return catch_bad_alloc([&] { return host::release(pointer, MemoryKind::pinned); });
 }
 
+bool frees_wait_for_devices() noexcept { return false; }
 bool prefers_registered_pages() noexcept { return false; }  // its pages are made when they are used
 
 status register_host(void* pointer, std::size_t bytes) noexcept {

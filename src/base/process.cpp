@@ -7,6 +7,7 @@
 #include "base/hang_report.hpp"
 #include "base/hooks.hpp"
 #include "base/immortal.hpp"
+#include "base/polling.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/detail/observers.hpp>
@@ -150,6 +151,22 @@ void throw_forked(const char* operation) {
   throw_error(errc::forked, operation, "this process was forked from one that had used the runtime; use exec, or fork before first use");
 }
 
+namespace {
+
+thread_local constinit bool holds_operations = false;
+[[nodiscard]] bool are_operations_held() noexcept { return (attention.load(std::memory_order_acquire) & attention_release) != 0; }
+
+}  // namespace
+
+OperationsHeld::OperationsHeld() noexcept {
+  holds_operations = true;
+  attention.fetch_or(attention_release, std::memory_order_seq_cst);
+}
+OperationsHeld::~OperationsHeld() {
+  attention.fetch_and(~attention_release, std::memory_order_release);
+  holds_operations = false;
+}
+
 void enter_slowly(const char* operation) {
   refuse_in_child(operation);
   if (in_hook) throw_error(errc::not_permitted, operation, "a hook, or a handler of reports, must not use the library");
@@ -162,6 +179,7 @@ void enter_slowly(const char* operation) {
       break;
     case Phase::live:
       if ((attention.load(std::memory_order_relaxed) & attention_backlog) != 0) drain_backlog();
+      if (!holds_operations) hold_until([] { return !are_operations_held(); });
       break;
     case Phase::forked:
       throw_forked(operation);

@@ -17,6 +17,7 @@ inline constexpr unsigned attention_backlog = 2;    // objects wait to be destro
 inline constexpr unsigned attention_forked = 4;     // this is a forked child; set together with attention_phase
 inline constexpr unsigned attention_notes = 8;      // operations are noted for a report about a wait that lasts long
 inline constexpr unsigned attention_captures = 16;  // captures are open, which work on a default stream may break
+inline constexpr unsigned attention_release = 32;   // memory is given back, for which the devices must stay idle
 extern constinit sync::Atomic<unsigned> attention;
 /// True while the calling thread runs a host function.
 extern thread_local constinit bool in_host_function;
@@ -39,6 +40,15 @@ inline void refuse_in_child(const char* operation) {
   if (is_forked_child()) [[unlikely]]
     throw_forked(operation);
 }
+
+/// While an object lives, operations that other threads begin wait in enter(). Operations that have begun go on.
+class OperationsHeld {
+ public:
+  OperationsHeld() noexcept;
+  OperationsHeld(const OperationsHeld&) = delete;
+  OperationsHeld& operator=(const OperationsHeld&) = delete;
+  ~OperationsHeld();
+};
 
 /// When a destructor may call the runtime. `later`: this is a host function, which must not call it. `never`: in a forked child, while the
 /// process exits, and before first use.

@@ -6,8 +6,15 @@
 #include "base/hang_report.hpp"
 #include "base/immortal.hpp"
 #include "base/polling.hpp"
+#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
+#include "stream/slots.hpp"
+#include "stream/uses.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -18,6 +25,49 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// How long a caller who has to wait for a release looks for a moment at which the devices are idle.
+constexpr auto idle_patience = 1s;
+
+[[nodiscard]] bool is_busy(const backend::status s) noexcept {
+  if (s != backend::ok) backend::forget_error(s);
+  return s != backend::ok && backend::is_not_ready(s);
+}
+
+/// Whether a release would not wait, as far as the library knows: other code may have streams of its own. A stream that is being captured
+/// has no work. The default stream is busy as long as threads' default streams and blocking ones are.
+[[nodiscard]] bool are_devices_idle() noexcept try {
+  const RelaxedCapture relaxed;
+  std::array<bool, max_devices> is_used{};
+  for (const LiveStream& each : live_streams()) {
+    const HeldStream held{{each.slot, each.id}};
+    if (!held) continue;
+    is_used[static_cast<std::size_t>(held.device())] = true;
+    if (held.is_default() || capture_state(held.handle()) != CaptureState::none) continue;
+    if (is_busy(backend::stream_query(held.handle()))) return false;
+  }
+  for (int device = 0; device < max_devices; ++device) {
+    if (!is_used[static_cast<std::size_t>(device)]) continue;
+    const ScopedDevice on{device, ScopedDevice::no_throw};
+    if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;  // the question would break a capture
+    if (is_busy(backend::stream_query(backend::default_stream()))) return false;
+  }
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+/// Calls `release()` unless a device is busy. No new work may come before that; work that is being enqueued has a millisecond.
+template <class F>
+[[nodiscard]] bool do_if_idle(F release) noexcept {
+  if (!backend::frees_wait_for_devices()) return release(), true;
+  if (!are_devices_idle()) return false;
+  const OperationsHeld held;
+  sync::sleep_for(1ms);
+  if (!are_devices_idle()) return false;
+  release();
+  return true;
+}
 
 class Releaser {
  public:
@@ -55,24 +105,40 @@ class Releaser {
     call_at_exit([]() noexcept { immortal<Releaser>().stop(); });
     return started_ = true;
   }
-  [[nodiscard]] LateRelease& take() noexcept {
+  void wait_for_items() noexcept {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [this] { return first_ != nullptr; });
-    LateRelease& taken = *first_;
-    first_ = taken.next;
+  }
+  /// Null if the list is empty.
+  [[nodiscard]] LateRelease* take() noexcept {
+    const std::lock_guard lock{mutex_};
+    LateRelease* const taken = first_;
+    if (taken != nullptr) first_ = taken->next;
     return taken;
   }
   void work() noexcept {
     for (;;) {
-      LateRelease& late = take();
-      calling_.store(true, std::memory_order_seq_cst);
-      if (!stopped_.load(std::memory_order_seq_cst)) {
-        sync::happens_after(&late);
-        const Postponed item = late.item;
-        item.release(item);
-        done_.fetch_add(1, std::memory_order_release);
-      }
-      calling_.store(false, std::memory_order_seq_cst);
+      wait_for_items();
+      hold_until([this] { return try_release(); });
+    }
+  }
+  /// False if the devices are busy. After stop() nothing is released.
+  [[nodiscard]] bool try_release() noexcept {
+    calling_.store(true, std::memory_order_seq_cst);
+    const bool is_over = stopped_.load(std::memory_order_seq_cst) || do_if_idle([this] { release_all(); });
+    calling_.store(false, std::memory_order_seq_cst);
+    return is_over;
+  }
+  /// Releases what there is, but other threads are held for a short time only.
+  void release_all() noexcept {
+    const auto end = sync::Clock::now() + 20ms;
+    while (sync::Clock::now() < end && !stopped_.load(std::memory_order_seq_cst)) {
+      LateRelease* const late = take();
+      if (late == nullptr) return;
+      sync::happens_after(late);
+      const Postponed item = late->item;
+      item.release(item);
+      done_.fetch_add(1, std::memory_order_release);
     }
   }
 
@@ -120,7 +186,10 @@ void release_and_wait(const char* operation, const Postponed& item, int device) 
   if (in_host_function) return release_on_thread(item);
   if (release_mode_of_wait() == Release::never) return;
   const WatchedWait watched{operation, device < 0 ? 0 : -1 - device};
-  item.release(item);
+  // While the runtime waits it holds other threads, too, so that streams which wait for them would never be idle. In a program whose
+  // streams are never idle, the runtime has to end the wait.
+  const auto deadline = sync::Clock::now() + idle_patience;
+  if (!poll_until(deadline, [&] { return do_if_idle([&] { item.release(item); }); })) item.release(item);
 }
 
 bool are_releases_waiting() noexcept { return releaser().done() != releaser().added(); }

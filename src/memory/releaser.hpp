@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The thread that gives memory back to the runtime where that waits for devices. CUDA frees pinned and managed memory, and ends a
-/// registration, only once all work of the devices is complete. A caller that waited for that would hang if some of that work waits for the
-/// caller. The thread starts with the first release.
+/// registration, only once all work of the devices is complete, and meanwhile holds every thread that calls it. Callers would hang if some
+/// of that work waits for them. So the thread first waits until the streams that the library knows are idle. It starts with the first
+/// release.
 #pragma once
 
 #include "base/process.hpp"

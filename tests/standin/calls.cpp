@@ -56,8 +56,9 @@ Verdict begin_call(Call kind, const char* name) {
   // A forked child does not have the parent's threads, and one of them may have held the mutex.
   if (forked) return {vendor::not_initialized, false};
   first_use();
-  const Lock lock{engine().mutex};
+  Lock lock{engine().mutex};
   State& now = state();
+  engine().done.wait(lock, [&] { return now.holder == std::thread::id{} || now.holder == std::this_thread::get_id(); });
   const Settings& s = settings();
   ++now.calls;
   if (inside_host_function()) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -151,6 +152,7 @@ struct State {
   std::vector<PendingFree> pending_frees;  // oldest first
   std::uint64_t next_stream_id = 1;
   std::uint64_t next_capture = 1;
+  std::thread::id holder;  // of a thread whose call holds other threads' calls
   long calls = 0;
   bool sticky = false;
   bool faulted = false;

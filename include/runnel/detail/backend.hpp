@@ -199,6 +199,9 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other
 /// memory returns plain pinned memory.
 [[nodiscard]] status malloc_host_write_combined(void*&, std::size_t bytes) noexcept;
 [[nodiscard]] status free_host(void*) noexcept;  // memory of either kind
+/// Whether freeing pinned or managed memory, and ending a registration, wait until all devices are idle, and meanwhile hold each thread that
+/// calls the runtime.
+[[nodiscard]] bool frees_wait_for_devices() noexcept;
 /// Whether registered memory is as good as that of malloc_host(), which makes its pages slowly.
 [[nodiscard]] bool prefers_registered_pages() noexcept;
 /// Pins existing memory, for every device.

@@ -16,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t parts_per_piece = 16;
-constexpr std::size_t smallest_part = std::size_t{64} << 10;
+constexpr std::size_t smallest_part = std::size_t{32} << 10;
 constexpr std::size_t streaming_from = std::size_t{8} << 20;    // to the host: no cache would keep so much for its reader
 constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // to the device: a cache may still hold that much of the source
 constexpr std::size_t streaming_run = std::size_t{4} << 10;     // for fewer bytes the fence at the end costs more than it saves

@@ -16,6 +16,9 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 using namespace std::chrono_literals;
 
+/// How long a worker that finds nothing to do stays awake: waking takes longer than moving a part.
+constexpr auto stays_awake = 200us;
+
 StagingWorkers& staging_workers() { return immortal<StagingWorkers>(); }
 
 bool StagingWorkers::start(int count) noexcept {
@@ -99,17 +102,23 @@ bool StagingWorkers::has_many_parts() noexcept {
   });
 }
 
-StagingWorkers::Found StagingWorkers::look() {
+/// Unless it `must_look`, a worker that meets another one finds nothing: that one looks already.
+StagingWorkers::Found StagingWorkers::look(bool must_look) {
   Found found;
-  const std::lock_guard lock{lock_};
+  std::unique_lock lock{lock_, std::defer_lock};
+  if (must_look)
+    lock.lock();
+  else if (!lock.try_lock())
+    return found;
   found.job = claim(found.part);
+  found.has_more = found.job != nullptr && !rings_.empty();
   // A device changes a value without waking anybody, so one worker keeps looking.
   if (found.job == nullptr && !jobs_.empty()) found.watches = !std::exchange(is_watched_, true);
   return found;
 }
 
-void StagingWorkers::move_part(const JobPtr& job, Part part) {
-  rouse();  // another worker looks for the next part
+void StagingWorkers::move_part(const JobPtr& job, Part part, bool has_more) {
+  if (has_more) rouse();
   move_unless_cancelled(*job, part);
   Ring& ring = job->ring;
   const std::uint64_t piece = job->first_piece + part.piece;
@@ -160,16 +169,16 @@ void StagingWorkers::work() {
   auto last_success = Clock::now();
   for (std::uint32_t last_seen = 0;;) {
     const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
-    const Found found = look();
+    const bool was_idle_for_long = Clock::now() - last_success >= stays_awake;
+    const Found found = look(was_idle_for_long);
     // Where others find something to do, this worker will, too.
     if (std::exchange(last_seen, seen) != seen) last_success = Clock::now();
     if (found.job != nullptr) {
-      move_part(found.job, found.part);
+      move_part(found.job, found.part, found.has_more);
       last_success = Clock::now();
     } else if (found.watches) {
       watch(Clock::now() - last_success);
-    } else if (Clock::now() - last_success < 200us) {
-      // Stay awake for a while: waking takes longer than moving a part.
+    } else if (!was_idle_for_long) {
       for (int i = 0; i < sync::polls(500) && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
     } else {
       sleep(seen);

@@ -35,16 +35,17 @@ class StagingWorkers {
   struct Found {
     JobPtr job;  // null: there is nothing to move now
     Part part{};
-    bool watches = false;  // this worker is the one that keeps looking
+    bool has_more = false;  // there are other parts, to move or to watch for
+    bool watches = false;   // this worker is the one that keeps looking
   };
   void work();
-  [[nodiscard]] Found look();
+  [[nodiscard]] Found look(bool must_look);
   [[nodiscard]] JobPtr claim(Part& part);
   void drop_first(Ring& ring) noexcept;
   [[nodiscard]] bool has_many_parts() noexcept;
   template <class Predicate>
   [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;
-  void move_part(const JobPtr& job, Part part);
+  void move_part(const JobPtr& job, Part part, bool has_more);
   void watch(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);
 

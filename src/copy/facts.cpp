@@ -103,7 +103,8 @@ void Facts::note_enqueued(Route route) {
     case Route::staged:
       if (runtime_takes_any_memory()) return;
       if (to_kind() == MemoryKind::device) return ahead.leaves(ahead.known() == Ahead::unknown ? Ahead::unknown : Ahead::uploads);
-      return ahead.leaves(route == Route::short_copy ? Ahead::idle : Ahead::unknown);  // a short copy has waited until the bytes had come
+      // A short copy to the host has waited until the bytes had come. One to managed memory has not, and writes what the host can read.
+      return ahead.leaves(route == Route::short_copy && is_host(to_kind()) ? Ahead::idle : Ahead::unknown);
     default:
       return ahead.leaves(Ahead::unknown);
   }

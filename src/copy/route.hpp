@@ -19,7 +19,7 @@ enum class Route {
   peer,                ///< one call of the runtime for memory of two devices
   driver_reads,        ///< one call of the runtime, which reads the few bytes of pageable memory before it returns
   short_copy,          ///< the calling thread moves the bytes through a pinned block
-  staged,              ///< workers move the bytes through pinned buffers, in stream order
+  staged,              ///< workers move the bytes through pinned memory, in stream order
   host_function,       ///< a host function of the stream moves or sets the bytes
   blocked,             ///< the runtime's own way, which holds the caller
   seeded,              ///< a fill that the runtime has no call for: copies from a pinned block, then from what is filled already

@@ -38,6 +38,25 @@ TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
   EXPECT_TRUE(right);
 }
 
+/// The blocks may be neighbours on the device, but no copy of a runtime may reach over the end of a block.
+TEST_F(Batch, FillsBlocksThatAreNeighbours) {
+  constexpr std::size_t blocks = 12, size = std::size_t{64} << 10;
+  Stream stream;
+  std::vector<DeviceBuffer<unsigned char>> there;
+  for (std::size_t i = 0; i < blocks; ++i) there.emplace_back(size, stream);
+  const std::vector<unsigned char> source = pattern(blocks * size, 3);
+  std::vector<unsigned char> back(blocks * size);
+  std::vector<CopyOperation> up, down;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    up.push_back({there[i].data(), source.data() + i * size, size});
+    down.push_back({back.data() + i * size, there[i].data(), size});
+  }
+  copy_batch(stream, up);
+  copy_batch(stream, down);
+  stream.synchronize();
+  EXPECT_TRUE(back == source);
+}
+
 TEST_F(Batch, MixesKindsOfMemory) {
   Stream stream;
   std::vector<unsigned char> ordinary(std::size_t{1} << 20, 1), back(std::size_t{1} << 20);

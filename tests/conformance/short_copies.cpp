@@ -2,6 +2,7 @@
 // Copies of a few bytes of pageable memory on idle streams. The calling thread may do such a copy itself.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "support.hpp"
 
@@ -40,6 +41,21 @@ TEST_F(ShortCopies, ToAnIdleStreamAreDoneAtTheCall) {
     stream.synchronize();
     EXPECT_EQ(copy_bytes(stream, there.data(), source.data(), size), CopyResult::inlined) << size;
   }
+}
+
+/// Each goes through the stream's pinned block, which the one before has used.
+TEST_F(ShortCopies, ToManagedMemoryFollowEachOther) {
+  constexpr std::size_t count = 16, size = 64 * kib;
+  const Stream stream;
+  std::optional<ManagedBuffer<unsigned char>> there;
+  const std::error_code code = code_of([&] { there.emplace(count * size); });
+  if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
+  ASSERT_EQ(code, std::error_code{});
+  const Bytes source = pattern(count * size, 5);
+  stream.synchronize();
+  for (std::size_t i = 0; i < count; ++i) copy_bytes(stream, there->data() + i * size, source.data() + i * size, size);
+  stream.synchronize();
+  EXPECT_TRUE(std::equal(source.begin(), source.end(), there->data()));
 }
 
 TEST_F(ShortCopies, OfRowsBothWays) {

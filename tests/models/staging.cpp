@@ -12,6 +12,7 @@
 #include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace checks {
 /// The ring that a stream's copies get, by its number.
@@ -121,6 +122,28 @@ void after_a_pause() {
   lane.expect_copied();
 }
 
+/// Pieces that may be in the ring at the same time lie beside each other, and are so few that the ring can count their parts.
+void places() {
+  const model::Calm calm;
+  constexpr std::size_t most = 256, bytes = part * runnel::detail::pieces_per_ring;
+  Ring ring{nullptr};
+  ring.set_memory(nullptr, bytes);
+  struct Range {
+    std::size_t begin, end;
+  };
+  std::vector<Range> all;
+  for (std::size_t i = 0; i < most + 40; ++i) {
+    const bool is_tiny = i < most + 4;
+    const std::size_t size = is_tiny ? 1 + i % 3 : i % 5 == 0 ? part : 1 + i * 9973 % part;
+    const Ring::Place place = ring.place(size);
+    all.push_back({place.offset, place.offset + size});
+    expect(all[i].end <= bytes, "a piece reaches over the end of the ring");
+    expect(place.emptied <= i && i - place.emptied < most, "too many pieces at the same time");
+    for (std::size_t other = is_tiny && i > 0 ? i - 1 : place.emptied; other < i; ++other)
+      expect(all[i].end <= all[other].begin || all[other].end <= all[i].begin, "two pieces share bytes of the ring");
+  }
+}
+
 /// Copies that follow each other: the later one's piece may be filled while the earlier one travels.
 void row_to_device() {
   start_workers();
@@ -128,6 +151,14 @@ void row_to_device() {
   for (int i = 0; i < 3; ++i) lane.copy(Direction::to_device, true);
   lane.expect_copied();
   lane.overwrite();
+}
+/// Smaller pieces share the write of a value. When the stream has passed them, another stream may have the ring.
+void row_of_small_copies() {
+  start_workers();
+  Lane& lane = make_lane(1, part, part / 4);
+  for (int i = 0; i < 2; ++i) lane.copy(Direction::to_device, true);
+  lane.expect_copied();
+  while (!lane.ring.is_unused()) sync::yield();
 }
 /// The second copy to the host must not come before the first one has left the ring, and the last copy starts when the stream comes to it.
 void there_and_back() {
@@ -187,7 +218,9 @@ constexpr model::Check checks_of_staging[] = {
     {"to_host_in_parts", to_host_in_parts},
     {"to_host_around_the_ring", to_host_around_the_ring},
     {"after_a_pause", after_a_pause},
+    {"places", places},
     {"row_to_device", row_to_device},
+    {"row_of_small_copies", row_of_small_copies},
     {"there_and_back", there_and_back},
     {"list_to_device", list_to_device},
     {"list_to_host", list_to_host},

@@ -70,6 +70,7 @@ class Generator {
     const std::size_t count_of_kinds = limits_.staged ? 4 : std::size(kinds);
     const std::size_t size = choose_size();
     const int count = 3 + pick(limits_.staged ? 2 : 5);
+    if (limits_.rows) program_.buffers = {{BufferKind::device, device(), size}, {BufferKind::pageable, 0, size}};
     for (int i = 0; i < count; ++i) program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
   }
 
@@ -78,20 +79,49 @@ class Generator {
       Verb verb;
       unsigned weight;
     };
-    static constexpr Weight weights[] = {
-        {Verb::copy, 300},          {Verb::copy_2d, 60},        {Verb::fill, 60},          {Verb::fill_2d, 25},
-        {Verb::scratch_pinned, 40}, {Verb::scratch_device, 40}, {Verb::read_function, 50}, {Verb::write_function, 50},
-        {Verb::throw_function, 20}, {Verb::wait_function, 50},  {Verb::busy_function, 4},  {Verb::gate, 60},
-        {Verb::host_write, 40},     {Verb::check, 20},          {Verb::record_event, 25},  {Verb::wait_event, 20},
-        {Verb::wait_stream, 20},    {Verb::synchronize, 25},    {Verb::query, 20},         {Verb::synchronize_event, 10},
-        {Verb::move_event, 8},      {Verb::drop_event, 8},      {Verb::elapsed, 8},        {Verb::renew_stream, 30},
-        {Verb::renew_buffer, 50},   {Verb::drop_buffer, 10},    {Verb::trim, 5},           {Verb::overlap, 2},
-        {Verb::refuse, 40},         {Verb::starve, 15},         {Verb::fork_child, 1},     {Verb::graph, 80},
-        {Verb::completion, 30},     {Verb::resize_buffer, 15},  {Verb::set_stream, 40}};
+    static constexpr Weight weights[] = {{Verb::copy, 300},
+                                         {Verb::copy_2d, 60},
+                                         {Verb::fill, 60},
+                                         {Verb::fill_2d, 25},
+                                         {Verb::scratch_pinned, 40},
+                                         {Verb::scratch_device, 40},
+                                         {Verb::read_function, 50},
+                                         {Verb::write_function, 50},
+                                         {Verb::throw_function, 20},
+                                         {Verb::wait_function, 50},
+                                         {Verb::busy_function, 4},
+                                         {Verb::gate, 60},
+                                         {Verb::host_write, 40},
+                                         {Verb::check, 20},
+                                         {Verb::record_event, 25},
+                                         {Verb::wait_event, 20},
+                                         {Verb::wait_stream, 20},
+                                         {Verb::synchronize, 25},
+                                         {Verb::query, 20},
+                                         {Verb::synchronize_event, 10},
+                                         {Verb::move_event, 8},
+                                         {Verb::drop_event, 8},
+                                         {Verb::elapsed, 8},
+                                         {Verb::renew_stream, 30},
+                                         {Verb::renew_buffer, 50},
+                                         {Verb::drop_buffer, 10},
+                                         {Verb::trim, 5},
+                                         {Verb::overlap, 2},
+                                         {Verb::refuse, 40},
+                                         {Verb::starve, 15},
+                                         {Verb::fork_child, 1},
+                                         {Verb::graph, 80},
+                                         {Verb::row, 12},
+                                         {Verb::list, 25},
+                                         {Verb::show_handle, 15},
+                                         {Verb::completion, 30},
+                                         {Verb::resize_buffer, 15},
+                                         {Verb::set_stream, 40}};
     if (graph_ && random_.chance(85)) {
       constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
       return functions[random_.below(std::size(functions))];
     }
+    if (limits_.rows && random_.chance(40)) return random_.chance(50) ? Verb::row : Verb::list;
     // They fill the device's memory, which overlap() needs for its chunks. It has room for the scratch buffers of one thread.
     const bool has_room = !limits_.staged || program_.threads == 1;
     if (limits_.staged && random_.chance(40)) return random_.chance(50) || !has_room ? Verb::renew_buffer : Verb::scratch_device;
@@ -130,7 +160,21 @@ class Generator {
     o.at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
     o.source_at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
     if (o.verb == Verb::copy_2d || o.verb == Verb::fill_2d) choose_rows(o, size);
+    if (o.verb == Verb::row) o.height = random_.chance(40) ? 20 + random_.below(281) : 2 + random_.below(39);
+    if (o.verb == Verb::list) o.height = random_.chance(30) ? 100 + random_.below(1000) : 2 + random_.below(99);
     if (o.verb == Verb::gate) o.bytes = 1 + random_.below(graph_ ? 30 : 8);
+  }
+  /// Most rows and lists are between a device and pageable memory.
+  void choose_sides(Operation& o) {
+    o.third = pick(program_.buffers.size());
+    if (random_.chance(20)) return;
+    choose_kind(o.buffer, BufferKind::device);
+    choose_kind(o.source, BufferKind::pageable);
+  }
+  void choose_kind(int& buffer, BufferKind wanted) {
+    const auto count = static_cast<int>(program_.buffers.size());
+    for (int i = 0, at = pick(program_.buffers.size()); i < count; ++i, at = (at + 1) % count)
+      if (program_.buffers[static_cast<std::size_t>(at)].kind == wanted) buffer = at;
   }
   void choose_rows(Operation& o, std::size_t size) {
     o.height = 1 + random_.below(8);
@@ -151,6 +195,7 @@ class Generator {
     o.buffer = pick(program_.buffers.size());
     o.source = pick(program_.buffers.size());
     o.event = pick(event_slots);
+    if (verb == Verb::row || verb == Verb::list) choose_sides(o);
     o.partner = 1 + pick(static_cast<std::size_t>(last_id_));
     o.value = random_.below(256);
     o.choice = static_cast<unsigned>(random_.next());

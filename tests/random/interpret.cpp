@@ -16,6 +16,7 @@
 #include "../support/eventually.hpp"
 #include "bytes.hpp"
 #include "objects.hpp"
+#include "rows.hpp"
 
 namespace random_programs {
 namespace {
@@ -84,6 +85,8 @@ class Interpreter {
   CopyResult enqueue_copy(const Step& step);
   void copy(const Step& step);
   void copy_rows(const Step& step);
+  void row(const Step& step);
+  void list(const Step& step);
   template <class T>
   void fill_elements(const Step& step);
   void fill(const Step& step);
@@ -198,6 +201,7 @@ void Interpreter::run_operations(const Lowered* const* first, const Lowered* con
 void Interpreter::execute(const Step& step) {
   if (step.buffer >= 0 && step.call != Call::wait_function) restore(step.buffer);
   if (step.source >= 0) restore(step.source);
+  if (step.third >= 0) restore(step.third);
   if (!execute_order(step) && !execute_object(step) && !execute_work(step)) fail("a call is not known to the interpreter");
 }
 
@@ -243,6 +247,9 @@ bool Interpreter::execute_order(const Step& step) {
       return true;
     case Call::query:
       query(step);
+      return true;
+    case Call::show_handle:
+      static_cast<void>(stream(step.stream).native());
       return true;
     default:
       return false;
@@ -301,6 +308,12 @@ bool Interpreter::execute_work(const Step& step) {
       return true;
     case Call::copy_2d:
       copy_rows(step);
+      return true;
+    case Call::row:
+      row(step);
+      return true;
+    case Call::list:
+      list(step);
       return true;
     case Call::fill:
       fill(step);
@@ -498,6 +511,46 @@ void Interpreter::copy_rows(const Step& step) {
   else
     copy_3d(stream(step.stream), to, {step.pitch, step.pitch * rows}, from, {step.source_pitch, step.source_pitch * rows},
             {step.bytes, rows, 2});
+}
+
+/// In some rows, calls that enqueue no copy come between the copies.
+void Interpreter::row(const Step& step) {
+  const StreamRef on = stream(step.stream);
+  unsigned char* const buffer_bytes = buffer(step.buffer).data();
+  unsigned char* const source_bytes = buffer(step.source).data();
+  std::size_t done = 0;
+  for (const RowCopy& each : row_copies(step.value, step.height, step.bytes)) {
+    if (const bool comes_between = ++done % 7 == 0; comes_between) {
+      if (step.form == 1) static_cast<void>(on.query());
+      if (step.form == 2) static_cast<void>(on.record_event());
+      if (step.form == 3) on.launch_host_func([] {});
+    }
+    unsigned char* const at = buffer_bytes + each.at;
+    unsigned char* const source_at = source_bytes + each.source_at;
+    each.back ? copy_bytes(on, source_at, at, each.bytes) : copy_bytes(on, at, source_at, each.bytes);
+  }
+}
+
+/// In half of the lists the kinds of memory are told.
+void Interpreter::list(const Step& step) {
+  const auto told_kind = [&](int number) -> std::optional<MemoryKind> {
+    if (step.form % 2 == 0) return std::nullopt;
+    if (kind(number) == BufferKind::pageable) return MemoryKind::pageable;
+    if (kind(number) == BufferKind::device) return MemoryKind::device;
+    return std::nullopt;
+  };
+  std::vector<CopyOperation> operations;
+  for (const ListedCopy& each : listed_copies(step.value, step.height, step.bytes)) {
+    const int other_number = each.of_third && step.third >= 0 ? step.third : step.source;
+    unsigned char* const at = buffer(step.buffer).data() + each.at;
+    unsigned char* const other = buffer(other_number).data() + each.other_at;
+    const auto kind_here = told_kind(step.buffer), kind_there = told_kind(other_number);
+    operations.push_back(each.back ? CopyOperation{other, at, each.bytes, kind_there, kind_here}
+                                   : CopyOperation{at, other, each.bytes, kind_here, kind_there});
+  }
+  const CopyBatchResult done = copy_batch(stream(step.stream), operations);
+  if (done.nothing + done.direct + done.staged + done.inlined + done.blocked != operations.size())
+    fail("copy_batch() does not count all of its operations");
 }
 
 template <class T>

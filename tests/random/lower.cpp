@@ -11,6 +11,7 @@
 
 #include "bytes.hpp"
 #include "order.hpp"
+#include "rows.hpp"
 
 namespace random_programs {
 namespace {
@@ -99,6 +100,10 @@ class Lowering {
   void commit_copy(const Operation& o);
   void copy(const Operation& o);
   void copy_2d(const Operation& o);
+  void row(const Operation& o);
+  void list(const Operation& o);
+  void begin_many(const Operation& o, const Places& required);
+  void commit_many(Step step, const Operation& o, bool writes_buffer, bool writes_others);
   void fill(const Operation& o);
   void scratch(const Operation& o);
   void function(const Operation& o);
@@ -239,7 +244,7 @@ void Lowering::begin(const Operation& o, int place) {
 /// Two threads must not name one buffer at the same time.
 void Lowering::end() {
   for (const Step& step : current_.steps)
-    for (const int number : {step.call == Call::wait_function ? -1 : step.buffer, step.source})
+    for (const int number : {step.call == Call::wait_function ? -1 : step.buffer, step.source, step.third})
       if (number >= 0 && buffer(number).last_operation != place_)
         throw std::logic_error{"operation " + std::to_string(place_) + " names buffer " + std::to_string(number) +
                                ", which other threads may use"};
@@ -263,6 +268,10 @@ void Lowering::dispatch(const Operation& o) {
       return copy(o);
     case Verb::copy_2d:
       return copy_2d(o);
+    case Verb::row:
+      return row(o);
+    case Verb::list:
+      return list(o);
     case Verb::fill:
     case Verb::fill_2d:
       return fill(o);
@@ -300,6 +309,10 @@ void Lowering::dispatch(const Operation& o) {
       return synchronize(o.stream);
     case Verb::query:
       return query(o);
+    case Verb::show_handle:
+      touch_line(line_of(o.stream));
+      emit(Call::show_handle, o.stream);
+      return;
     case Verb::elapsed:
       return elapsed(o);
     case Verb::renew_stream:
@@ -749,6 +762,74 @@ void Lowering::copy_2d(const Operation& o) {
   note(o.source, 0, from_end, false);
   note_use_on(o.stream, o.buffer);
   note_use_on(o.stream, o.source);
+}
+
+/// A channel takes a bounded number of calls: a full one holds this thread, and a closed gate would hold it for ever.
+void Lowering::begin_many(const Operation& o, const Places& required) {
+  constexpr std::size_t many = 40;
+  if (o.height > many || o.bytes > 256 * 1024) open_gates(closed_);
+  order(o.stream, required);
+}
+
+void Lowering::commit_many(Step step, const Operation& o, bool writes_buffer, bool writes_others) {
+  step.buffer = o.buffer;
+  step.source = o.source;
+  step.bytes = buffer_slot(o.buffer).size;
+  step.height = o.height;
+  step.value = o.choice;
+  step.mark = place_;
+  step.form = random_.below(8);
+  emit(step);
+  commit(o.stream);
+  note(o.buffer, 0, step.bytes, writes_buffer);
+  note_use_on(o.stream, o.buffer);
+  for (const int other : {step.source, step.third}) {
+    if (other < 0) continue;
+    note(other, 0, step.bytes, writes_others);
+    note_use_on(o.stream, other);
+  }
+}
+
+void Lowering::row(const Operation& o) {
+  BufferState& to = buffer(o.buffer);
+  BufferState& from = buffer(o.source);
+  const std::size_t size = buffer_slot(o.buffer).size;
+  if (!to.alive || !from.alive || o.buffer == o.source || o.height == 0) return;
+  touch_buffer(o.buffer);
+  touch_buffer(o.source);
+  const std::vector<RowCopy> copies = row_copies(o.choice, o.height, size);
+  const bool has_back = std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return each.back; });
+  const bool has_there = std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return !each.back; });
+  begin_many(o, to.conflicts(0, size, has_there) | from.conflicts(0, size, has_back));
+  for (const RowCopy& each : copies) {
+    unsigned char* const at = to.bytes.data() + each.at;
+    unsigned char* const source_at = from.bytes.data() + each.source_at;
+    each.back ? std::memcpy(source_at, at, each.bytes) : std::memcpy(at, source_at, each.bytes);
+  }
+  commit_many(make(Call::row, o.stream), o, has_there, has_back);
+}
+
+void Lowering::list(const Operation& o) {
+  BufferState& to = buffer(o.buffer);
+  const std::size_t size = buffer_slot(o.buffer).size;
+  if (!to.alive || !buffer(o.source).alive || o.buffer == o.source || o.height == 0) return;
+  Step step = make(Call::list, o.stream);
+  if (o.third != o.buffer && o.third != o.source && buffer(o.third).alive) step.third = o.third;
+  touch_buffer(o.buffer);
+  touch_buffer(o.source);
+  if (step.third >= 0) touch_buffer(step.third);
+  const std::vector<ListedCopy> copies = listed_copies(o.choice, o.height, size);
+  const bool has_back = std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return each.back; });
+  const bool has_there = std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return !each.back; });
+  Places required = to.conflicts(0, size, has_there) | buffer(o.source).conflicts(0, size, has_back);
+  if (step.third >= 0) required |= buffer(step.third).conflicts(0, size, has_back);
+  begin_many(o, required);
+  for (const ListedCopy& each : copies) {
+    unsigned char* const at = to.bytes.data() + each.at;
+    unsigned char* const other = buffer(each.of_third && step.third >= 0 ? step.third : o.source).bytes.data() + each.other_at;
+    each.back ? std::memcpy(other, at, each.bytes) : std::memcpy(at, other, each.bytes);
+  }
+  commit_many(step, o, has_there, has_back);
 }
 
 void Lowering::fill(const Operation& o) {

@@ -35,6 +35,8 @@ enum class Call : unsigned char {
   set_stream,
   copy,
   copy_2d,
+  row,
+  list,
   fill,
   fill_2d,
   scratch_pinned,
@@ -51,6 +53,7 @@ enum class Call : unsigned char {
   compare,         ///< the thread reads host memory
   compare_copied,  ///< the thread copies memory to the host on stream, waits and compares
   query,
+  show_handle,
   move_event,
   drop_event,
   elapsed,
@@ -71,6 +74,7 @@ struct Step {
   int other_stream = -1;
   int buffer = -1;
   int source = -1;
+  int third = -1;
   int event = -1;
   int mark = -1;  ///< an operation's place in the program
   int device = 0;

@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
   app.add_flag("--shrink", options.shrinks, "Shrink a failing program and print it as C++");
   app.add_flag("--print", options.prints, "Print the program of --seed as C++ instead of running it");
   app.add_flag("--small", options.small, "No copies of several MiB");
+  app.add_flag("--rows", options.limits.rows, "Mostly rows and lists of copies between pageable and device memory");
   app.add_flag("--staged", options.limits.staged, "Nothing but copies of several MiB between pageable and device memory");
   app.add_flag("--one-host-function-at-a-time", one_host_function, "Host functions wait for no other ones; the default on a GPU");
   CLI11_PARSE(app, argc, argv);

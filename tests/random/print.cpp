@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <set>
 
+#include "rows.hpp"
+
 namespace random_programs {
 namespace {
 
@@ -116,6 +118,8 @@ class Printer {
   [[nodiscard]] std::string make_buffer(const Step& step) const;
   [[nodiscard]] std::string copy(const Step& step, int place) const;
   [[nodiscard]] std::string plain_copy(const Step& step) const;
+  [[nodiscard]] std::string row(const Step& step) const;
+  [[nodiscard]] std::string list(const Step& step) const;
   [[nodiscard]] std::string fill(const Step& step) const;
   [[nodiscard]] std::string scratch(const Step& step) const;
   [[nodiscard]] std::string function(const Step& step, int place) const;
@@ -149,6 +153,7 @@ void Printer::find_used() {
         if (used >= 0) streams_.insert(used);
       if (step.buffer >= 0 && step.call != Call::wait_function) buffers_.insert(step.buffer);
       if (step.source >= 0) buffers_.insert(step.source);
+      if (step.third >= 0) buffers_.insert(step.third);
       if (step.event >= 0) events_.insert(step.event);
       if (step.call == Call::leave_mark) marks_.insert(step.mark);
       uses_values_ |= step.call == Call::wait_value;
@@ -269,6 +274,8 @@ std::string Printer::order(const Step& step, int place) const {
     case Call::query:
       if (step.answer == Answer::any) return "static_cast<void>(" + on + ".query());\n";
       return "if (" + on + text(".query() != %s) fail(%d, \"query\");\n", step.answer == Answer::yes ? "true" : "false", place);
+    case Call::show_handle:
+      return "static_cast<void>(" + on + ".native());\n";
     default:
       return "";
   }
@@ -352,6 +359,10 @@ std::string Printer::work(const Step& step, int place) const {
                     step.height / 2);
       return "copy_2d(" + on + ", " + to + text(", %zu, ", step.pitch) + data(step.source, 0) +
              text(", %zu, %zu, %zu);\n", step.source_pitch, step.bytes, step.height);
+    case Call::row:
+      return row(step);
+    case Call::list:
+      return list(step);
     case Call::fill:
       return fill(step);
     case Call::fill_2d:
@@ -411,6 +422,36 @@ std::string Printer::plain_copy(const Step& step) const {
     default:
       return "copy_bytes(" + on + ", " + to + ", " + from + text(", %zu%s)", step.bytes, step.form == 4 ? ", Pageable::block" : "");
   }
+}
+
+std::string Printer::row(const Step& step) const {
+  constexpr const char* between[] = {"", "static_cast<void>(on.query());", "static_cast<void>(on.record_event());",
+                                     "on.launch_host_func([] {});"};
+  std::string lines = "{ const StreamRef on = " + stream(step.stream) + ";\n";
+  std::size_t done = 0;
+  for (const RowCopy& each : row_copies(step.value, step.height, step.bytes)) {
+    if (++done % 7 == 0 && step.form < std::size(between)) lines += text("    %s\n", between[step.form]);
+    const std::string at = data(step.buffer, each.at), source_at = data(step.source, each.source_at);
+    lines += "    copy_bytes(on, " + (each.back ? source_at : at) + ", " + (each.back ? at : source_at) + text(", %zu);\n", each.bytes);
+  }
+  return lines + "  }\n";
+}
+
+std::string Printer::list(const Step& step) const {
+  std::string lines = "{ const std::vector<CopyOperation> operations{\n";
+  const auto told = [&](int number) {
+    if (step.form % 2 == 0) return "std::nullopt";
+    return kind(number) == BufferKind::pageable ? "MemoryKind::pageable" : is_device(number) ? "MemoryKind::device" : "std::nullopt";
+  };
+  for (const ListedCopy& each : listed_copies(step.value, step.height, step.bytes)) {
+    const int number = each.of_third && step.third >= 0 ? step.third : step.source;
+    const std::string at = data(step.buffer, each.at), other = data(number, each.other_at);
+    const char* const here = told(step.buffer);
+    const char* const there = told(number);
+    lines += "    {" + (each.back ? other : at) + ", " + (each.back ? at : other) +
+             text(", %zu, %s, %s},\n", each.bytes, each.back ? there : here, each.back ? here : there);
+  }
+  return lines + "    };\n    copy_batch(" + stream(step.stream) + ", operations); }\n";
 }
 
 /// If the copy is done at the call, the destination is read at once, and the source is overwritten until the program needs it again.

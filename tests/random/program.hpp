@@ -40,6 +40,8 @@ enum class Verb : unsigned char {
   drop_buffer,     ///< operations on a buffer that is not there are left out
   copy,            ///< `bytes` bytes, in the form that `choice` picks
   copy_2d,         ///< `height` rows of `bytes` bytes
+  row,             ///< `height` copies in a row: rows.hpp says which
+  list,            ///< up to `height` copies by copy_batch(): rows.hpp says which
   fill,            ///< `bytes` bytes, by elements of a width that `choice` picks
   fill_2d,         ///< `height` rows of `bytes` bytes
   scratch_pinned,  ///< copies from a pinned buffer that is dropped at once
@@ -62,6 +64,7 @@ enum class Verb : unsigned char {
   move_event,
   drop_event,
   elapsed,       ///< times a fill by two timed events
+  show_handle,   ///< asks for the native handle: the library cannot know any more what is in the stream
   renew_stream,  ///< drops the stream with the work that is in it, and makes a new one
   trim,          ///< gives cached pinned memory back
   overlap,       ///< copies all bytes of one buffer to another in chunks
@@ -80,6 +83,7 @@ struct Operation {
   int other_stream = 0;
   int buffer = 0;  ///< the one that is written, or read if no other is
   int source = 0;
+  int third = 0;  ///< list: another buffer on the side of `source`
   int event = 0;
   int partner = 0;
   std::size_t at = 0;         ///< offset in `buffer`
@@ -117,6 +121,7 @@ struct Limits {
   int devices = 1;
   int threads = 3;
   bool large = true;    ///< also copies of several MiB
+  bool rows = false;    ///< mostly rows and lists of copies between pageable and device memory
   bool staged = false;  ///< nothing but copies of several MiB between pageable and device memory
 };
 

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 
-# Environment, arguments, and how many of 100 programs run so. Copies of several MiB are run in two settings.
+# Environment, arguments, and how many of 100 programs run so. Copies of several MiB are run in few settings.
 ON_HOST = [
-    ({}, [], 35),
+    ({}, [], 32),
+    ({}, ['--rows', '--small'], 3),
     ({'RUNNEL_CHECK': '1'}, ['--small'], 5),
     ({'RUNNEL_HOST_DEVICES': '2'}, ['--devices', '2', '--small'], 30),
     ({'RUNNEL_HOST_MEMORY': '64M'}, ['--small'], 9),
@@ -21,23 +22,30 @@ ON_HOST = [
     ({}, ['--operations', '60', '--threads', '4', '--small'], 20),
 ]
 ON_GPU = [
-    ({}, [], 50),
+    ({}, [], 40),
+    ({}, ['--rows'], 10),
     ({'RUNNEL_CHECK': '1'}, ['--small'], 10),
     ({}, ['--operations', '60', '--threads', '4', '--small'], 40),
 ]
 ON_TWO_GPUS = [
-    ({}, ['--devices', '2', '--small'], 60),
+    ({}, ['--devices', '2', '--small'], 50),
+    ({}, ['--devices', '2', '--rows'], 10),
     ({'RUNNEL_CHECK': '1'}, ['--devices', '2', '--small'], 10),
     ({}, ['--devices', '2', '--small', '--operations', '60', '--threads', '4'], 30),
 ]
 ON_STANDIN = [
-    ({'STANDIN_SCHEDULER': 'eager'}, [], 12),
+    ({'STANDIN_SCHEDULER': 'eager'}, [], 9),
+    ({'STANDIN_SCHEDULER': 'eager', 'RUNNEL_STAGING_CHUNK': '512K'}, ['--rows'], 2),
+    ({'STANDIN_SCHEDULER': 'random'}, ['--rows', '--small'], 3),
+    ({'STANDIN_SCHEDULER': 'reverse', 'STANDIN_CHANNELS': '2'}, ['--rows', '--small'], 2),
+    ({'STANDIN_SCHEDULER': 'lazy', 'STANDIN_PATIENCE_MS': '5', 'RUNNEL_STAGING_MEMORY': '8M'}, ['--rows', '--small'], 2),
+    ({'STANDIN_SCHEDULER': 'random', 'STANDIN_DEVICES': '2'}, ['--devices', '2', '--rows', '--small'], 1),
     ({'STANDIN_SCHEDULER': 'random', 'RUNNEL_CHECK': '1'}, ['--small'], 3),
-    ({'STANDIN_SCHEDULER': 'eager', 'STANDIN_CHANNELS': '1'}, ['--small'], 10),
-    ({'STANDIN_SCHEDULER': 'eager', 'STANDIN_DEVICES': '2'}, ['--devices', '2', '--small'], 10),
-    ({'STANDIN_SCHEDULER': 'lazy', 'STANDIN_PATIENCE_MS': '5'}, ['--small'], 15),
+    ({'STANDIN_SCHEDULER': 'eager', 'STANDIN_CHANNELS': '1'}, ['--small'], 8),
+    ({'STANDIN_SCHEDULER': 'eager', 'STANDIN_DEVICES': '2'}, ['--devices', '2', '--small'], 8),
+    ({'STANDIN_SCHEDULER': 'lazy', 'STANDIN_PATIENCE_MS': '5'}, ['--small'], 13),
     ({'STANDIN_SCHEDULER': 'lazy', 'STANDIN_PATIENCE_MS': '5', 'STANDIN_CHANNELS': '8'}, ['--small'], 5),
-    ({'STANDIN_SCHEDULER': 'reverse'}, ['--small'], 10),
+    ({'STANDIN_SCHEDULER': 'reverse'}, ['--small'], 9),
     ({'STANDIN_SCHEDULER': 'reverse', 'STANDIN_CHANNELS': '4'}, ['--small'], 5),
     ({'STANDIN_SCHEDULER': 'random'}, ['--small'], 10),
     ({'STANDIN_SCHEDULER': 'random', 'STANDIN_CHANNELS': '2'}, ['--small'], 5),

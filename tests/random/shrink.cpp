@@ -50,6 +50,14 @@ Program shrink(Program program, const std::function<bool(const Program&)>& fails
     o.visit = 0;
     return visits;
   });
+  const auto shorten = [&](std::size_t divisor) {
+    simplify(program, fails, [divisor](Operation& o) {
+      if ((o.verb != Verb::row && o.verb != Verb::list) || o.height < 2) return false;
+      o.height -= std::max<std::size_t>(1, o.height / divisor);
+      return true;
+    });
+  };
+  for (const std::size_t divisor : {2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 16, 32}) shorten(divisor);
   return program;
 }
 

@@ -77,9 +77,12 @@ bool Blocks::has_room(std::size_t size, Memory kind, int device, std::size_t cou
   return size <= limit && used(kind == Memory::pinned ? -1 : device) - counted + size <= limit;
 }
 
-std::byte* Blocks::take_addresses(std::size_t size) {
-  if (region_ == nullptr || pages(size) + page > region_size - static_cast<std::size_t>(next_ - region_)) return nullptr;
-  return std::exchange(next_, next_ + pages(size) + page);
+/// Blocks of device memory may be neighbours, as on a device, where a copy over the end of a block is refused all the same. Behind others
+/// there is a page that nobody can touch.
+std::byte* Blocks::take_addresses(std::size_t size, bool may_have_neighbour) {
+  const std::size_t taken = pages(size) + (may_have_neighbour ? 0 : page);
+  if (region_ == nullptr || taken > region_size - static_cast<std::size_t>(next_ - region_)) return nullptr;
+  return std::exchange(next_, next_ + taken);
 }
 
 bool Blocks::begin(std::byte* block, const Block& as) {
@@ -146,7 +149,7 @@ bool Blocks::close(void* pointer) {
 
 void* Blocks::allocate(std::size_t size, Memory kind, int device, std::size_t counted) {
   if (!has_room(size, kind, device, counted)) return nullptr;
-  std::byte* const block = take_addresses(size);
+  std::byte* const block = take_addresses(size, kind == Memory::device);
   const Block as{size, kind, device};
   if (block == nullptr || !begin(block, as)) return nullptr;
   blocks_.emplace(block, as);

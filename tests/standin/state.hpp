@@ -125,7 +125,7 @@ class Blocks {
  private:
   [[nodiscard]] bool inside(const void* pointer) const;
   [[nodiscard]] bool has_room(std::size_t size, Memory kind, int device, std::size_t counted) const;
-  std::byte* take_addresses(std::size_t size);
+  std::byte* take_addresses(std::size_t size, bool may_have_neighbour = false);
   bool begin(std::byte* block, const Block& as);
   void end(std::byte* block, const Block& as);
   static void unmap(std::byte* block, const Block& as);

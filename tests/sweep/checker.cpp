@@ -126,6 +126,7 @@ void Checker::thrown(const char* what, const Error& error) {
   const StandinView now = view();
   ++thrown_;
   seen_ = error.what();
+  told_lost_ = error.code() == errc::device_lost;
   if (exhaustion::is_planned()) {
     if (thrown_ > exhaustion::view().faults && !now.sticky) violation("%s: threw without a fault: %s", what, error.what());
     if (error.code() != errc::out_of_memory) violation("%s: threw another error than \"out of memory\": %s", what, error.what());
@@ -279,10 +280,12 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool throws_itself = during == "chain that throws";
   // The stream between the two devices is destroyed all the same.
   const bool is_between = during == "wait_event from another device" && ends_with(call, "GetDevice");
+  // Pinned memory of a few MiB that cannot be registered is allocated.
+  const bool is_allocated = during != "HostRegistration" && ends_with(call, "HostRegister");
   // Threads that look after communicators query again, and free memory. An operation whose end could not be recorded is waited for in
-  // another way. Pinned memory that cannot be registered is allocated.
+  // another way.
   const bool looks_after =
-      communicates_ && (ends_with(call, "EventQuery") || ends_with(call, "HostRegister") ||
+      communicates_ && (ends_with(call, "EventQuery") ||
                         std::any_of(std::begin(drops), std::end(drops), [&](const char* each) { return ends_with(call, each); }));
   // At the end such a thread may still be in its call, while this thread trims.
   const bool ends_later = communicates_ && ends_with(during, "::trim") && ends_with(call, "GetDevice");
@@ -300,8 +303,8 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_twin = std::find(std::begin(twins), std::end(twins), call) != std::end(twins);
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
-  const bool harmless = watches || looks_after || ends_later || ends_abort || is_trace || asks_first || is_drop || is_mark || is_end ||
-                        is_first_use || waits_again || is_look || throws_itself || is_between || is_twin ||
+  const bool harmless = watches || is_allocated || looks_after || ends_later || ends_abort || is_trace || asks_first || is_drop ||
+                        is_mark || is_end || is_first_use || waits_again || is_look || throws_itself || is_between || is_twin ||
                         is_full                                  // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")          // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")        // likewise

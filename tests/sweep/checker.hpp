@@ -73,6 +73,8 @@ class Checker {
   }
   /// Whether the runtime still works, so that data and order can be checked. False once the context is lost.
   [[nodiscard]] bool sound() const { return !view().sticky; }
+  /// Whether the last exception said that the device is lost.
+  [[nodiscard]] bool told_lost() const { return told_lost_; }
   /// Whether the fault has occurred.
   [[nodiscard]] bool faulted() const { return view().faulted; }
   /// How many calls have thrown.
@@ -154,6 +156,7 @@ class Checker {
   bool aborts_ = false;
   int violations_ = 0;
   int thrown_ = 0;
+  bool told_lost_ = false;
   int absorbed_ = 0;
   std::string seen_;
   // A leak adds blocks at each repeated failure of the same call. What the library keeps for reuse mostly grows a few times only. But

@@ -304,7 +304,7 @@ void copies_staged(Checker& c, bool busy, std::size_t size, bool by_workers = tr
     gate.open();
   }
   if (!c.attempt("synchronize", [&] { stream->synchronize(); })) {
-    if (!c.sound() && by_workers) require_untouched(c, out);
+    if (c.told_lost() && by_workers) require_untouched(c, out);
     return;
   }
   for (std::size_t i = 0; i < in.size(); ++i) c.require(in[i] == out[i], "wrong bytes");
@@ -314,6 +314,142 @@ void copies_staged_idle(Checker& c) { copies_staged(c, false, large); }
 void copies_staged_busy(Checker& c) { copies_staged(c, true, large); }
 void copies_staged_by_host_functions(Checker& c) { copies_staged(c, true, large, false); }
 void copies_staged_short(Checker& c) { copies_staged(c, true, std::size_t{200000}); }
+
+/// Memory of the copies that succeeded, and of those that threw. Never freed, as in copies_staged.
+struct RowMemory {
+  std::vector<std::vector<int>> used, given_up;
+  /// Calls `f(memory)`. After an exception the memory is the caller's again.
+  template <class F>
+  void with(std::vector<int> memory, F&& f) {
+    try {
+      f(memory);
+    } catch (...) {
+      std::fill(memory.begin(), memory.end(), -1);
+      given_up.push_back(std::move(memory));
+      throw;
+    }
+    used.push_back(std::move(memory));
+  }
+};
+
+constexpr std::size_t long_row = 12, short_row = 4;
+constexpr std::size_t small_in_row = 10'000, large_in_row = 300'000;
+
+/// A row of copies to the device. The later ones are filled while the earlier ones travel.
+void row_to_device(Checker& c, std::size_t count, std::size_t size) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> stream;
+  std::optional<DeviceBuffer<int>> on_device;
+  std::optional<PinnedBuffer<int>> out;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { on_device.emplace(count * size, *stream); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { out.emplace(count * size); })) return;
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
+  auto& memory = *new RowMemory;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!c.attempt("copy in a row to the device", [&] {
+          memory.with(numbers(size, static_cast<int>(i)),
+                      [&](const std::vector<int>& source) { copy(*stream, on_device->span().subspan(i * size, size), source); });
+        }))
+      return;
+  }
+  if (!c.attempt("copy, pinned", [&] { copy(*stream, *out, *on_device); })) return;
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
+  for (std::size_t i = 0; i < count; ++i)
+    c.require(std::equal(memory.used[i].begin(), memory.used[i].end(), out->begin() + static_cast<long>(i * size)), "wrong bytes");
+  static_cast<void>(b.check(c));
+}
+void row_to_device_small(Checker& c) { row_to_device(c, long_row, small_in_row); }
+void row_to_device_large(Checker& c) { row_to_device(c, short_row, large_in_row); }
+
+void row_to_host(Checker& c, std::size_t count, std::size_t size) {
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> stream;
+  std::optional<DeviceBuffer<int>> on_device;
+  std::optional<PinnedBuffer<int>> in;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { on_device.emplace(count * size, *stream); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { in.emplace(count * size); })) return;
+  std::iota(in->begin(), in->end(), 0);
+  if (!c.attempt("copy, pinned", [&] { copy(*stream, *on_device, *in); })) return;
+  auto& memory = *new RowMemory;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!c.attempt("copy in a row to the host", [&] {
+          memory.with(std::vector<int>(size, -1),
+                      [&](std::vector<int>& target) { copy(*stream, target, on_device->span().subspan(i * size, size)); });
+        }))
+      return;
+  }
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) {
+    if (c.told_lost()) require_untouched(c, memory.used);
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) c.require(memory.used[i] == numbers(size, static_cast<int>(i * size)), "wrong bytes");
+  for (const std::vector<int>& each : memory.given_up)
+    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each), "a copy that threw has written to memory afterwards");
+  static_cast<void>(b.check(c));
+}
+void row_to_host_small(Checker& c) { row_to_host(c, long_row, small_in_row); }
+void row_to_host_large(Checker& c) { row_to_host(c, short_row, large_in_row); }
+
+/// Lists of blocks in shuffled order: all of them to the device, all of them to the host, and both in one list beside pinned memory.
+void lists(Checker& c, bool by_workers) {
+  constexpr std::size_t blocks = 12, size = 15'000, all = blocks * size;
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> stream;
+  std::optional<DeviceBuffer<int>> one, two;
+  std::optional<PinnedBuffer<int>> pinned;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { one.emplace(all, *stream); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { two.emplace(all, *stream); })) return;
+  if (!c.attempt("PinnedBuffer", [&] { pinned.emplace(2 * size); })) return;
+  const auto list = [&](int* to, const int* from) {
+    std::vector<CopyOperation> operations;
+    for (std::size_t i = 0; i < blocks; ++i) {
+      const std::size_t at = i * 5 % blocks * size;
+      operations.push_back({to + at, from + at, size * sizeof(int)});
+    }
+    return operations;
+  };
+  auto& sources = *new RowMemory;
+  auto& targets = *new RowMemory;
+  if (!c.attempt("list to the device", [&] {
+        sources.with(numbers(all), [&](const std::vector<int>& source) { copy_batch(*stream, list(one->data(), source.data())); });
+      }))
+    return;
+  if (!c.attempt("list to the host", [&] {
+        targets.with(std::vector<int>(all, -1), [&](std::vector<int>& target) { copy_batch(*stream, list(target.data(), one->data())); });
+      }))
+    return;
+  // After an exception other operations of a list may have been enqueued.
+  auto& in = *new std::vector<int>(numbers(all, 5));
+  auto& out = *new std::vector<int>(all, -1);
+  if (!c.attempt("list in both directions", [&] {
+        std::vector<CopyOperation> operations = list(two->data(), in.data());
+        for (const CopyOperation& each : list(out.data(), one->data())) operations.push_back(each);
+        for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+          operations.push_back({pinned->data() + i * size, one->data() + i * size, size * sizeof(int)});
+        copy_batch(*stream, operations);
+      }))
+    return;
+  auto& back = *new std::vector<int>(all, -1);
+  if (!c.attempt("list to the host", [&] { copy_batch(*stream, list(back.data(), two->data())); })) return;
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) {
+    if (c.told_lost() && by_workers) require_untouched(c, targets.used);
+    return;
+  }
+  c.require(targets.used.front() == numbers(all) && out == numbers(all) && back == in, "wrong bytes");
+  c.require(std::equal(pinned->begin(), pinned->end(), out.begin()), "wrong bytes in pinned memory");
+  for (const std::vector<int>& each : targets.given_up)
+    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each), "a list that threw has written to memory afterwards");
+  static_cast<void>(b.check(c));
+}
+
+void lists_staged(Checker& c) { lists(c, true); }
+void lists_by_host_functions(Checker& c) { lists(c, false); }
 
 void copies_2d(Checker& c) {
   Bystander b;
@@ -1157,6 +1293,12 @@ constexpr Scenario scenarios[] = {
     {"copies_staged_busy", copies_staged_busy},
     {"copies_staged_short", copies_staged_short},
     {"copies_staged_by_host_functions", copies_staged_by_host_functions, "STANDIN_MEMORY_OPERATIONS=0"},
+    {"row_to_device_small", row_to_device_small},
+    {"row_to_device_large", row_to_device_large},
+    {"row_to_host_small", row_to_host_small},
+    {"row_to_host_large", row_to_host_large},
+    {"lists_staged", lists_staged},
+    {"lists_by_host_functions", lists_by_host_functions, "STANDIN_MEMORY_OPERATIONS=0"},
     {"copies_2d", copies_2d},
     {"fills", fills},
     {"host_functions", host_functions},

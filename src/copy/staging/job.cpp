@@ -182,8 +182,9 @@ void cancel(Job& job) noexcept {
 
 namespace {
 
-/// A copy of a list: neighbours on the device become one copy, since they lie end to end in the ring, too.
-[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece, unsigned char* buffer, native::stream stream) noexcept {
+/// A copy of a list. `joined`: neighbours on the device become one copy, since they lie end to end in the ring, too.
+[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece, unsigned char* buffer, bool joined,
+                                            native::stream stream) noexcept {
   CopyCalls calls{stream, CopyCalls::Fallback::one_by_one};
   unsigned char* device = nullptr;
   std::size_t from = 0, to = 0;  // of what lies end to end so far
@@ -194,7 +195,7 @@ namespace {
   };
   for_each_run(job.work, piece.begin, piece.bytes,
                [&](const unsigned char*, unsigned char* on_device, std::size_t offset, std::size_t bytes) {
-                 if (device + (to - from) != on_device) {
+                 if (!joined || device + (to - from) != on_device) {
                    enqueue();
                    device = on_device;
                    from = offset;
@@ -203,6 +204,13 @@ namespace {
                });
   enqueue();
   return calls.finish();
+}
+/// Neighbours may be memory of two allocations, which the runtimes refuse to copy at once. What they took before is copied twice then.
+[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece, unsigned char* buffer, native::stream stream) noexcept {
+  const backend::status s = copy_segments(job, piece, buffer, true, stream);
+  if (s == backend::ok || backend::classify(s) != errc::invalid_argument) return s;
+  backend::forget_error(s);
+  return copy_segments(job, piece, buffer, false, stream);
 }
 
 }  // namespace

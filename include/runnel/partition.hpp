@@ -15,8 +15,9 @@
 namespace runnel::inline RUNNEL_ABI {
 
 /// Divides a device: part `i` gets at least `multiprocessors[i]` of its multiprocessors, rounded up to what the device can separate, and
-/// the last part gets the rest. No two parts of one call share a multiprocessor. The same call again gives the same parts. Requires:
-/// parts.size() == multiprocessors.size() + 1.
+/// the last part gets the rest. No two parts of one call share a multiprocessor. The same call again gives the same parts. The
+/// first such call waits until the work of all streams of the device is complete (CUDA). Requires: parts.size() == multiprocessors.size()
+/// + 1.
 /// @throws errc::not_supported without Device::has_partitions(); errc::invalid_argument for a number below 1, and if nothing is left for
 /// the last part
 void partition(Device device, std::span<const int> multiprocessors, std::span<Partition> parts);

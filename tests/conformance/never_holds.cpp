@@ -473,7 +473,6 @@ const Operation operations[] = {
     {"StreamLease::~StreamLease",
      [](World& w) { w.lease->wait_stream(w.s), w.lease.reset(); },
      [](World& w) { w.lease.emplace(w.pool.acquire()); }},
-    {"partition", [](World& w) { drop(code_of([&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); })); }},
     // overlap.hpp
     {"choose_overlap_strategy", [](World& w) { drop(choose_overlap_strategy(w.device, 4096, 2, false)); }},
     // hooks.hpp, profiler.hpp, statistics.hpp, trace.hpp
@@ -527,6 +526,8 @@ struct Wait {
 };
 std::ostream& operator<<(std::ostream& out, const Wait& wait) { return out << wait.name; }
 const Wait waits[] = {
+    {"partition", "partition.hpp: The first such call waits until the work of all streams of the device is complete",
+     [](World& w) { drop(code_of([&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); })); }},
     {"Device::synchronize", "device.hpp: Waits until everything submitted to this device has completed",
      [](World& w) { w.device.synchronize(); }},
     {"Device::synchronize_for", "device.hpp: As synchronize(), but waits at most `timeout`",

@@ -102,13 +102,13 @@ bool StagingWorkers::has_many_parts() noexcept {
   });
 }
 
-/// Unless it `must_look`, a worker that meets another one finds nothing: that one looks already.
+/// Unless it `must_look`, a worker that meets another thread at the lists does not wait for it.
 StagingWorkers::Found StagingWorkers::look(bool must_look) {
   Found found;
   std::unique_lock lock{lock_, std::defer_lock};
   if (must_look)
     lock.lock();
-  else if (!lock.try_lock())
+  else if (found.met_another = !lock.try_lock(); found.met_another)
     return found;
   found.job = claim(found.part);
   found.has_more = found.job != nullptr && !rings_.empty();
@@ -179,7 +179,8 @@ void StagingWorkers::work() {
     } else if (found.watches) {
       watch(Clock::now() - last_success);
     } else if (!was_idle_for_long) {
-      for (int i = 0; i < sync::polls(500) && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
+      const int polls = sync::polls(found.met_another ? 8 : 500);
+      for (int i = 0; i < polls && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
     } else {
       sleep(seen);
       last_success = Clock::now();

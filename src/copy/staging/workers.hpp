@@ -40,7 +40,7 @@ class StagingWorkers {
   void work();
   [[nodiscard]] Found look();
   [[nodiscard]] JobPtr claim(Part& part);
-  void drop_first(Ring& ring) noexcept;
+  void drop(const Job& job) noexcept;
   [[nodiscard]] bool has_many_parts() noexcept;
   template <class Predicate>
   [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;

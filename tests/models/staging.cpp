@@ -207,6 +207,23 @@ void fail_half_way(Direction direction) {
   synchronize(lane.slot.handle);
   while (lane.ring.active.load(std::memory_order_acquire) != 1) sync::yield();
 }
+/// The copy that fails has no piece yet that workers may claim, while they may still have to claim that of the copy before it.
+void fail_behind_another() {
+  start_workers();
+  Lane& lane = make_lane(1, part, part);
+  failing_copy = 2;
+  lane.copy(Direction::to_device, true);
+  bool failed = false;
+  try {
+    lane.copy(Direction::to_host);
+  } catch (backend::status) {
+    failed = true;
+  }
+  expect(failed, "a failure was not reported");
+  synchronize(lane.slot.handle);
+  while (lane.ring.active.load(std::memory_order_acquire) != 1) sync::yield();
+  expect(lane.ring.unclaimed.empty(), "a job that failed stays with the workers");
+}
 void fail_to_device() { fail_half_way(Direction::to_device); }
 void fail_to_host() { fail_half_way(Direction::to_host); }
 
@@ -227,6 +244,7 @@ constexpr model::Check checks_of_staging[] = {
     {"two_streams", two_streams},
     {"fail_to_device", fail_to_device},
     {"fail_to_host", fail_to_host},
+    {"fail_behind_another", fail_behind_another},
 };
 
 }  // namespace

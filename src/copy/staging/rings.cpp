@@ -93,8 +93,10 @@ StagingOptions StagingRings::options() {
 /// The bytes of the stream's earlier copies that still follow each other.
 std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
   std::size_t row = 0;
-  for (const auto& ring : rings_)
-    if (ring->owner == owner && ring->data != nullptr && !ring->is_unused()) row = std::max(row, ring->row.load(std::memory_order_relaxed));
+  for (const auto& ring : rings_) {
+    const bool is_over = ring->data == nullptr || ring->is_unused() || ring->given_up.load(std::memory_order_acquire);
+    if (ring->owner == owner && !is_over) row = std::max(row, ring->row.load(std::memory_order_relaxed));
+  }
   return row;
 }
 

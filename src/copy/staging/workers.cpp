@@ -63,15 +63,18 @@ JobPtr StagingWorkers::claim(Part& part) {
   if (job->next_part == parts) {
     ++job->next_piece;
     job->next_part = 0;
-    if (job->next_piece == job->count()) drop_first(*found);
+    if (job->next_piece == job->count()) drop(*job);
   }
   return job;
 }
 
-/// Takes a ring's first unclaimed job out. Requires: the lock is held.
-void StagingWorkers::drop_first(Ring& ring) noexcept {
-  ring.unclaimed.pop_front();
-  if (ring.unclaimed.empty()) rings_.erase(std::find(rings_.begin(), rings_.end(), &ring));
+/// Takes the job out of the unclaimed ones, if it is there. Requires: the lock is held.
+void StagingWorkers::drop(const Job& job) noexcept {
+  auto& unclaimed = job.ring.unclaimed;
+  const auto found = std::find_if(unclaimed.begin(), unclaimed.end(), [&](const JobPtr& each) { return each.get() == &job; });
+  if (found == unclaimed.end()) return;
+  unclaimed.erase(found);
+  if (unclaimed.empty()) rings_.erase(std::find(rings_.begin(), rings_.end(), &job.ring));
 }
 
 void StagingWorkers::finish_one(const JobPtr& job) {
@@ -81,9 +84,7 @@ void StagingWorkers::finish_one(const JobPtr& job) {
   {
     const std::lock_guard lock{lock_};
     jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
-    // After a failure some pieces were never announced.
-    auto& unclaimed = job->ring.unclaimed;
-    if (!unclaimed.empty() && unclaimed.front() == job) drop_first(job->ring);
+    if (job->cancelled.load(std::memory_order_relaxed)) drop(*job);  // after a failure some pieces were never announced
   }
   job->ring.release();
 }

@@ -42,7 +42,7 @@ class StagingWorkers {
   void work();
   [[nodiscard]] Found look(bool must_look);
   [[nodiscard]] JobPtr claim(Part& part);
-  void drop_first(Ring& ring) noexcept;
+  void drop(const Job& job) noexcept;
   [[nodiscard]] bool has_many_parts() noexcept;
   template <class Predicate>
   [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;

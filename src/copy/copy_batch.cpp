@@ -182,6 +182,7 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   for_each_operation(plan.size(), [&](std::size_t i) {
     PlannedCopy& copy = plan[i];
     call.is_idle.reset();
+    call.ahead.begins_to_enqueue();
     ObservedCopy observed{copy.request, copy.facts};
     CopyResult done = CopyResult::direct;
     if (copy.way == Way::one_call && in_one_call) {

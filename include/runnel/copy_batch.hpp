@@ -66,5 +66,7 @@ struct CopyBatchResult {
 /// operation, as in "operations[3] of 8". Memory that lies in two registrations is found only when the runtime refuses it: then
 /// other operations may have been enqueued
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy = default_pageable());
+/// The same with options. They count for each operation; its own kinds of memory go before those of the options.
+CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, const CopyOptions& options);
 
 }  // namespace runnel::inline RUNNEL_ABI

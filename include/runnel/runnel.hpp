@@ -23,7 +23,7 @@
 /// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory |
 /// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
 /// | limit, count and log what is allocated | resource_adaptors.hpp, which is not in this header |
-/// | process data larger than the device | overlap.hpp |
+/// | process data larger than the device | overlap.hpp; overlap_bytes.hpp is not in this header |
 /// | record work once and launch it many times | graph.hpp |
 /// | be told of completion without waiting | completion.hpp, keep.hpp; coroutine.hpp and stoppable.hpp are not in this header |
 /// | handle errors | error.hpp |

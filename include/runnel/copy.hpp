@@ -194,7 +194,7 @@ CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
 }  // namespace detail
 
 ///@{ Copies from a container that is moved or is a temporary, `copy(stream, to, std::move(values))`: the stream keeps the container until
-///it
+/// it
 /// has passed the copy, as keep() does. If copy() throws, the container is as it was, and no copy is under way. Arrays are refused: moving
 /// one copies it.
 template <class To, detail::TakenOverBy<To> From>

@@ -13,6 +13,8 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+class AnyOverlapEnd;
+
 namespace detail {
 template <class End>
 inline constexpr bool calls_function = false;
@@ -28,6 +30,8 @@ inline constexpr bool calls_function<OverlapFiltered<End>> = calls_function<End>
 template <class End>
 concept OutlivesItsEnd = std::is_lvalue_reference_v<End> || memory_view<std::remove_cv_t<End>> ||
     (!memory_range<End> && !calls_function<std::remove_cv_t<End>>);
+template <class End>
+concept ErasableEnd = !std::is_same_v<std::remove_cvref_t<End>, AnyOverlapEnd> && OutlivesItsEnd<End>;
 /// What an AnyOverlapEnd holds.
 struct ErasedEnd : OverlapEnd {
   bool is_read_only = false;
@@ -43,8 +47,9 @@ struct ErasedEnds;
 /// `no_output`. Copies freely. Requires: what it refers to outlives it; sources and sinks must have a name for that.
 class AnyOverlapEnd {
  public:
-  template <class End>
-  requires(!std::is_same_v<std::remove_cvref_t<End>, AnyOverlapEnd> && detail::OutlivesItsEnd<End>) AnyOverlapEnd(End&& end)  // NOLINT
+  /// Of any input or output that overlap() takes.
+  template <detail::ErasableEnd End>
+  AnyOverlapEnd(End&& end)  // NOLINT: `overlap_bytes(inputs, no_output, ...)` is how it is written
       : end_{detail::erase_type(detail::overlap_end(end))} {}
 
  private:

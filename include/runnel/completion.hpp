@@ -165,6 +165,25 @@ class Future {
   detail::FutureState* state_ = nullptr;
 };
 
+namespace detail {
+[[nodiscard]] bool quiesce_to(std::chrono::steady_clock::time_point deadline);
+}
+/// Waits until none of the caller's functions is enqueued or runs on a thread of the library or the runtime: host functions, those of
+/// graphs' launches, functions of `on_complete()` with what is built upon them, objects of keep(), and hooks around them. All streams and
+/// threads of the process count. It waits at most `timeout`, and returns false if the time ran out first. For programs that
+/// take away what such functions use, as an interpreter does where it ends. Another thread that goes on submitting can prolong the wait,
+/// and what it submits later is not waited for. @throws errc::not_permitted in a host function and in a function of `on_complete()`, which
+/// would wait for itself; errc::forked in a forked child
+template <class Rep, class Period>
+[[nodiscard]] bool quiesce_for(std::chrono::duration<Rep, Period> timeout) {
+  return detail::quiesce_to(detail::deadline_after(timeout));
+}
+/// The same until a point in time of any clock.
+template <class Clock, class Duration>
+[[nodiscard]] bool quiesce_until(std::chrono::time_point<Clock, Duration> time) {
+  return detail::quiesce_to(detail::deadline_at(time));
+}
+
 using detail::call_on_complete;
 /// What `stream.future()` calls.
 [[nodiscard]] inline Future future_of(StreamRef stream) { return Future{detail::make_future(stream)}; }

@@ -32,6 +32,31 @@ enum class Pageable {
   refuse,  ///< throw `errc::not_permitted`
 };
 
+/// The calling thread's policy where a copy names none; `Pageable::stage` at first.
+[[nodiscard]] Pageable default_pageable() noexcept;
+/// Sets it, for the calling thread.
+void set_default_pageable(Pageable policy) noexcept;
+
+/// When a copy may read its source.
+enum class SourceAccess {
+  stream_order,  ///< after the work submitted to the stream so far, which may write the source
+  any_time,  ///< from the call on: no work that is under way or enqueued writes the source. Then a busy stream does not delay the reading
+};
+
+/// Options of a copy. All of them have defaults.
+struct CopyOptions {
+  /// What is done about pageable memory (default: the thread's policy).
+  Pageable pageable = default_pageable();
+  /// When the source may be read (default: in stream order). Requires for `any_time`: nothing that was submitted, to whichever stream,
+  /// writes the source from the call on. It counts for pageable sources and is no more than leave to read early.
+  SourceAccess source = SourceAccess::stream_order;
+  /// What memory the destination is in, where the caller knows (default: the runtime is asked, which costs most of a small copy's time).
+  /// Requires: it is right.
+  std::optional<MemoryKind> to_kind = std::nullopt;
+  /// The same of the source.
+  std::optional<MemoryKind> from_kind = std::nullopt;
+};
+
 /// What a copy did.
 enum class CopyResult {
   nothing,  ///< there was nothing to do
@@ -40,11 +65,6 @@ enum class CopyResult {
   inlined,  ///< small, and done at the call, in some microseconds: pageable memory may be reused, or read, at once
   blocked,  ///< the caller was held, see `Pageable::block`
 };
-
-/// The calling thread's policy where a copy names none; `Pageable::stage` at first.
-[[nodiscard]] Pageable default_pageable() noexcept;
-/// Sets it, for the calling thread.
-void set_default_pageable(Pageable policy) noexcept;
 
 /// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Returns what was done.
 /// @throws errc::invalid_argument for null with a size and for ranges that overlap in part; for pageable memory errc::not_permitted if
@@ -55,6 +75,9 @@ inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, Page
   return copy_bytes(current_stream(), to, from, bytes, policy);
 }
 
+/// The same with options, as in `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`.
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, const CopyOptions& options);
+
 /// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side.
 /// @throws as copy_bytes(); errc::invalid_argument also for a pitch below the width and for sizes that overflow
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
@@ -64,6 +87,10 @@ inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std:
                           Pageable policy = default_pageable()) {
   return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, policy);
 }
+
+/// The same with options.
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                   std::size_t height, const CopyOptions& options);
 
 /// How far apart rows and slices begin, in bytes.
 struct Pitches {
@@ -122,8 +149,8 @@ void read_element(StreamRef stream, void* to, const void* from, std::optional<Me
 void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count);
 }  // namespace detail
 
-/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever. A view
-/// may be a temporary, but not a container, which would end before the copy. Returns what was done.
+/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever. Views
+/// may be temporaries. Returns what was done.
 /// @throws as copy_bytes(); errc::invalid_argument for sizes that differ
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
@@ -132,11 +159,57 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = defaul
   return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from), detail::kind_by_type<From>(),
                             detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
 }
+/// The same with options. A kind of memory that follows from a type goes before that of the options.
+template <class To, detail::CopiedTo<To> From>
+CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
+  using T = detail::element_of<To>;
+  detail::require_same_size(std::size(to), std::size(from));
+  CopyOptions known = options;
+  if (detail::kind_by_type<To>()) known.to_kind = detail::kind_by_type<To>();
+  if (detail::kind_by_type<From>()) known.from_kind = detail::kind_by_type<From>();
+  return copy_bytes(stream, std::data(to), std::data(from), detail::byte_size(std::size(from), sizeof(T), "copy"), known);
+}
 /// On the current stream.
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(To&& to, From&& from) {
   return runnel::copy(current_stream(), std::forward<To>(to), std::forward<From>(from));
 }
+
+namespace detail {
+/// Copies from an owner that is taken over first, so that its elements are where they stay.
+template <class To, class From, class How>
+CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
+  Keeping<From> keeping{from};
+  prepare_to_keep(stream);
+  const CopyResult done = runnel::copy(stream, to, keeping.object(), how);
+  try {
+    keeping.keep(stream);
+  } catch (...) {
+    std::error_code code;  // the exception that is thrown is the first
+    stream.synchronize(code);
+    throw;
+  }
+  return done;
+}
+}  // namespace detail
+
+///@{ Copies from a container that is moved or is a temporary, `copy(stream, to, std::move(values))`: the stream keeps the container until
+/// it
+/// has passed the copy, as keep() does. If copy() throws, the container is as it was, and no copy is under way. Arrays are refused: moving
+/// one copies it.
+template <class To, detail::TakenOverBy<To> From>
+CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
+  return detail::copy_and_keep(stream, to, from, policy);
+}
+template <class To, detail::TakenOverBy<To> From>
+CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
+  return detail::copy_and_keep(stream, to, from, options);
+}
+template <class To, detail::TakenOverBy<To> From>
+CopyResult copy(To&& to, From&& from) {
+  return detail::copy_and_keep(current_stream(), to, from, default_pageable());
+}
+///@}
 
 /// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if there is no such element, and what
 /// fill() throws
@@ -174,8 +247,10 @@ void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
 template <class A, class B, detail::WrongCopy<detail::Fault::pointer, A, B> C = detail::Absent, class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED("a pointer has no size: write copy_bytes(stream, to, from, bytes)", A&&, B&&, C&& = {}, D&& = {});
 template <class A, class B, detail::WrongCopy<detail::Fault::temporary, A, B> C = detail::Absent, class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("a temporary container ends before the copy: give it a name and keep it until the stream has passed", A&&,
-                               B&&, C&& = {}, D&& = {});
+CopyResult copy RUNNEL_REFUSED(
+    "a temporary container ends before the copy: give it a name and keep it until the stream has passed, or copy from std::move(vector), "
+    "which the stream keeps",
+    A&&, B&&, C&& = {}, D&& = {});
 template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C = detail::Absent, class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)", A&&, B&&, C&& = {}, D&& = {});
 template <class A, class B, detail::WrongCopy<detail::Fault::other_type, A, B> C = detail::Absent, class D = detail::Absent>

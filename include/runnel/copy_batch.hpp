@@ -69,5 +69,7 @@ struct CopyBatchResult {
 /// operation, as in "operations[3] of 8". Memory that lies in two registrations is found only when the runtime refuses it: then,
 /// and after other errors of the runtime, some operations may have been enqueued, so wait for the stream before you use their memory
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy = default_pageable());
+/// The same with options. They count for each operation; its own kinds of memory go before those of the options.
+CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, const CopyOptions& options);
 
 }  // namespace runnel::inline RUNNEL_ABI

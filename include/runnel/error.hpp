@@ -35,6 +35,9 @@ enum class errc {
   unknown                  ///< the runtime gave a number that runnel does not know
 };
 
+/// The code's identifier, as in "out_of_memory"; "unknown" for a number that is no code.
+[[nodiscard]] const char* name(errc code) noexcept;
+
 /// The category of `errc`, named "runnel".
 [[nodiscard]] const std::error_category& error_category() noexcept;
 /// The `std::error_code` of an `errc`.

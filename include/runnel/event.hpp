@@ -32,6 +32,7 @@ namespace detail {
 class StreamCall;
 struct Slot;
 struct Completion;
+struct Patience;
 
 /// The verbs of `Event` and `TimedEvent`. Using an event that was moved from throws `errc::invalid_handle`.
 class EventBase {
@@ -138,6 +139,7 @@ class EventBase {
   void give_away_unused() noexcept;
   void give_away(const Replaced& old) const noexcept;
   bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
+  friend bool wait_for(const EventBase& event, const Patience& patience);
 
   // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
   std::atomic<native::event> handle_{};

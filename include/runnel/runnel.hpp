@@ -23,9 +23,9 @@
 /// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory |
 /// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
 /// | limit, count and log what is allocated | resource_adaptors.hpp, which is not in this header |
-/// | process data larger than the device | overlap.hpp |
+/// | process data larger than the device | overlap.hpp; overlap_bytes.hpp is not in this header |
 /// | record work once and launch it many times | graph.hpp |
-/// | be told of completion without waiting | completion.hpp; coroutine.hpp is not in this header |
+/// | be told of completion without waiting | completion.hpp, keep.hpp; coroutine.hpp and stoppable.hpp are not in this header |
 /// | handle errors | error.hpp |
 /// | use handles of other libraries | native.hpp, `from_native` of `StreamRef`, `Stream` and `Event`; foreign_stream.hpp is not in this
 /// header | | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` | | give streams a part
@@ -48,6 +48,7 @@
 #include <runnel/graph.hpp>
 #include <runnel/host_registration.hpp>
 #include <runnel/ipc_handle.hpp>
+#include <runnel/keep.hpp>
 #include <runnel/managed_buffer.hpp>
 #include <runnel/memory.hpp>
 #include <runnel/memory_kind.hpp>

@@ -22,6 +22,8 @@ struct Counters {
   sync::Atomic<std::size_t> device_blocks[max_devices]{};
   sync::Atomic<std::size_t> shared_and_managed_blocks{0};
   sync::Atomic<std::size_t> graphs{0};
+  sync::Atomic<std::size_t> graph_functions{0};  // owned by graphs
+  sync::Atomic<std::size_t> graph_runs{0};       // of such functions, that are due or under way
 };
 extern constinit Counters counters;
 
@@ -29,8 +31,8 @@ inline void count_up(sync::Atomic<std::size_t>& counter) noexcept { counter.fetc
 [[nodiscard]] inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
-/// Host functions, counted by each thread for itself: numbers that all threads write would cost an enqueue a fifth of its time. They go on
-/// from one thread to the next, and are never freed.
+/// Functions that are enqueued or run, without those of graphs, counted by each thread for itself: numbers that all threads write would
+/// cost an enqueue a fifth of its time. They go on from one thread to the next, and are never freed.
 struct alignas(64) FunctionCounts {
   sync::Atomic<std::size_t> made{0};
   sync::Atomic<std::size_t> destroyed{0};
@@ -49,6 +51,17 @@ inline void count_function(sync::Atomic<std::size_t> FunctionCounts::*which) noe
 }
 inline void count_made_function() noexcept { count_function(&FunctionCounts::made); }
 inline void count_destroyed_function() noexcept { count_function(&FunctionCounts::destroyed); }
+
+/// While it lives, a call of the user's code counts as a function that runs.
+class CountedCall {
+ public:
+  CountedCall() noexcept { count_made_function(); }
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+  ~CountedCall() { count_destroyed_function(); }
+};
+/// Whether any function that was submitted before the call is still enqueued, or runs, or is a graph's and due.
+[[nodiscard]] bool are_functions_under_way() noexcept;
 
 inline void count_down(sync::Atomic<std::size_t>& counter) noexcept { counter.fetch_sub(1, std::memory_order_relaxed); }
 

@@ -103,6 +103,8 @@ const std::error_category& error_category() noexcept {
   return category;
 }
 
+const char* name(errc code) noexcept { return detail::error_texts[detail::row_of(detail::code_of(static_cast<int>(code)))].name; }
+
 std::error_code make_error_code(errc code) noexcept { return {static_cast<int>(code), error_category()}; }
 
 namespace detail {

@@ -52,13 +52,20 @@ void count_slowly(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept {
   count_function(which);
 }
 
+bool are_functions_under_way() noexcept {
+  const std::size_t destroyed = sum_of(&FunctionCounts::destroyed);  // read first: what is made meanwhile may only be too much
+  const std::size_t made = sum_of(&FunctionCounts::made);
+  // Read last: a function that has ended since may have launched a graph.
+  return made != destroyed || counters.graph_runs.load(std::memory_order_acquire) != 0;
+}
+
 }  // namespace detail
 
 LiveObjects live_objects() noexcept {
   using detail::read_count, detail::sum_of;
   const detail::Counters& now = detail::counters;
   const std::size_t destroyed = sum_of(&detail::FunctionCounts::destroyed);  // read first, so that it is not larger than the other
-  const std::size_t made = sum_of(&detail::FunctionCounts::made);
+  const std::size_t made = sum_of(&detail::FunctionCounts::made) + read_count(now.graph_functions);
   std::size_t blocks = read_count(now.shared_and_managed_blocks);
   for (const auto& of_device : now.device_blocks) blocks += read_count(of_device);
   return {.streams = read_count(now.streams),

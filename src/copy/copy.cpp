@@ -23,11 +23,21 @@ CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t 
   return detail::copy_known(stream, to, std::nullopt, from, std::nullopt, bytes, policy);
 }
 
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, const CopyOptions& options) {
+  const detail::Transfer row{static_cast<unsigned char*>(to), bytes, static_cast<const unsigned char*>(from), bytes, bytes, 1};
+  return detail::copy_request(stream, detail::request_of(row, options), operation);
+}
+
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                    std::size_t height, Pageable policy) {
+  return copy_2d(stream, to, to_pitch, from, from_pitch, width, height, CopyOptions{.pageable = policy});
+}
+
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                   std::size_t height, const CopyOptions& options) {
   const detail::Transfer rows{
       static_cast<unsigned char*>(to), to_pitch, static_cast<const unsigned char*>(from), from_pitch, width, height};
-  return detail::copy_request(stream, {rows, std::nullopt, std::nullopt, policy}, operation);
+  return detail::copy_request(stream, detail::request_of(rows, options), operation);
 }
 
 namespace detail {

@@ -53,7 +53,7 @@ void for_each_operation(std::size_t count, F f) {
 }
 
 /// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid or refused
-[[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations, Pageable policy) {
+[[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations, const CopyOptions& options) {
   Plan plan;
   plan.reserve(operations.size());
   call.is_idle = false;  // saves the query: only the direct and the refused routes are used as chosen here
@@ -61,7 +61,9 @@ void for_each_operation(std::size_t count, F f) {
     const CopyOperation& copy = operations[i];
     const Transfer row{
         static_cast<unsigned char*>(copy.to), copy.bytes, static_cast<const unsigned char*>(copy.from), copy.bytes, copy.bytes, 1};
-    const CopyRequest request{row, copy.to_kind, copy.from_kind, policy};
+    CopyRequest request = request_of(row, options);
+    if (copy.to_kind) request.to_kind = copy.to_kind;
+    if (copy.from_kind) request.from_kind = copy.from_kind;
     validate(request, operation);
     Facts facts{call, request};
     const Route route = choose_route(request, facts);
@@ -169,9 +171,13 @@ void tell_that_they_are_unordered(const Plan& plan, const Slot& slot) noexcept t
 }  // namespace detail
 
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy) {
+  return copy_batch(stream, operations, CopyOptions{.pageable = policy});
+}
+
+CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, const CopyOptions& options) {
   using namespace detail;
   CopyCall call{stream, detail::operation};
-  Plan plan = plan_batch(call, operations, policy);
+  Plan plan = plan_batch(call, operations, options);
   ToldOperation told;
   if (is_told()) [[unlikely]]
     told.begin(about_batch(call.slot, operations));

@@ -15,7 +15,8 @@ Facts::Facts(CopyCall& call, const CopyRequest& request) noexcept
     : call_{call},
       to_{range_of_rows(request.transfer.to, request.transfer.to_pitch, request.transfer.width, request.transfer.height), request.to_kind},
       from_{range_of_rows(request.transfer.from, request.transfer.from_pitch, request.transfer.width, request.transfer.height),
-            request.from_kind} {}
+            request.from_kind},
+      source_{request.source} {}
 
 Facts::Facts(CopyCall& call, const FillRequest& request) noexcept
     : call_{call}, to_{range_of_rows(request.to, request.pitch, request.width, request.height), request.to_kind}, from_{} {}
@@ -90,7 +91,7 @@ bool Facts::is_idle() {
   return *call_.is_idle;
 }
 
-bool Facts::may_read_now() { return call_.ahead.known() != Ahead::unknown || is_idle(); }
+bool Facts::may_read_now() { return source_ == SourceAccess::any_time || call_.ahead.known() != Ahead::unknown || is_idle(); }
 
 void Facts::note_enqueued(Route route) {
   AheadScope& ahead = call_.ahead;

@@ -73,7 +73,7 @@ class Facts {
   /// Whether the stream takes part in a capture that was not begun with the library, or is broken: then no Graph would own a host function.
   [[nodiscard]] bool is_captured_elsewhere();
   [[nodiscard]] bool is_idle();
-  /// Whether the source may be read at once: nothing ahead in the stream writes memory of the host.
+  /// Whether the source may be read at once: the caller says so, or nothing ahead in the stream writes memory of the host.
   [[nodiscard]] bool may_read_now();
   [[nodiscard]] bool direct_failed() const noexcept { return direct_failed_; }
   [[nodiscard]] bool short_copy_failed() const noexcept { return short_copy_failed_; }
@@ -103,6 +103,7 @@ class Facts {
   CopyCall& call_;
   Memory to_;
   Memory from_;
+  SourceAccess source_ = SourceAccess::stream_order;
   std::optional<MemoryFacts> to_facts_{};
   std::optional<MemoryFacts> from_facts_{};
   bool direct_failed_ = false;

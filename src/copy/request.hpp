@@ -18,7 +18,12 @@ struct CopyRequest {
   std::optional<MemoryKind> to_kind;    // where the caller knows it
   std::optional<MemoryKind> from_kind;  // likewise
   Pageable policy;
+  SourceAccess source = SourceAccess::stream_order;
 };
+
+[[nodiscard]] inline CopyRequest request_of(const Transfer& transfer, const CopyOptions& options) noexcept {
+  return {transfer, options.to_kind, options.from_kind, options.pageable, options.source};
+}
 
 /// `element_bytes` bytes, again and again, in each of `height` rows of `width` bytes. Requires: width is a multiple of element_bytes.
 struct FillRequest {

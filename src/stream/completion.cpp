@@ -2,6 +2,7 @@
 #include <runnel/completion.hpp>
 
 #include "base/announce.hpp"
+#include "base/counters.hpp"
 #include "base/hang_report.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -153,6 +154,14 @@ void submit_completion(const EventBase& event, Completion* raw) {
   watcher().start(submitting);
   event.watched_.store(true, std::memory_order_release);
   watcher().add(std::move(completion), use);
+}
+
+bool quiesce_to(std::chrono::steady_clock::time_point deadline) {
+  constexpr const char* operation = "wait until all functions have ended";
+  enter(operation);
+  if (is_watcher_thread()) throw_error(errc::not_permitted, operation, "this is a completion function, which would wait for itself");
+  const WatchedWait watched{operation};
+  return poll_until(deadline, [] { return !are_functions_under_way(); });
 }
 
 }  // namespace detail

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/event.hpp>
+#include <runnel/stoppable.hpp>
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/hang_report.hpp"
-#include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
 #include "base/sync.hpp"
@@ -13,6 +13,7 @@
 #include "stream/idle.hpp"
 #include "stream/ipc.hpp"
 #include "stream/observed.hpp"
+#include "stream/patience.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/watcher.hpp"
@@ -247,17 +248,19 @@ void EventBase::synchronize() const {
   tell_complete(use.get());
 }
 
-bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
+bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const { return wait_for(*this, {.deadline = deadline}); }
+
+bool wait_for(const EventBase& event, const Patience& patience) {
   constexpr const char* operation = "wait for an event";
   enter(operation);
-  const HandleInUse use{*this, operation};
-  refuse_captured(operation);
+  const HandleInUse use{event, operation};
+  event.refuse_captured(operation);
   if (use.get() == nullptr || poll(use.get(), operation)) return true;
   // A later record is not waited for: it takes another native event.
-  is_replaceable_.store(true);
-  watched_.store(true, std::memory_order_release);
+  event.is_replaceable_.store(true);
+  event.watched_.store(true, std::memory_order_release);
   const WatchedWait watched{operation, recorder_for_report(use.get())};
-  return poll_until(deadline, [&] { return poll(use.get(), operation); });
+  return patience.wait_until([&] { return poll(use.get(), operation); });
 }
 
 std::string EventBase::describe() const {
@@ -385,3 +388,5 @@ void set_if_failed(std::error_code& code, const EventBase& event) noexcept {
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail
+
+bool runnel::synchronize(const detail::EventBase& event, const std::stop_token& stop) { return wait_for(event, {.stop = stop}); }

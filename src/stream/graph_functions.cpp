@@ -10,12 +10,31 @@
 #include <runnel/detail/host_function.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
+
+GraphFunctions::~GraphFunctions() {
+  std::uint64_t missed = 0;  // runs that a lost device has left out
+  for (const Function& each : functions_) missed += count_ - each.runs.load(std::memory_order_relaxed);
+  counters.graph_runs.fetch_sub(missed, std::memory_order_relaxed);
+}
+
+GraphFunctions::Function::Function(OwnedFunction owned, GraphFunctions& of) noexcept : function{owned.release()}, graph{of} {
+  count_up(counters.graph_functions);
+  count_destroyed_function();  // it is no function that is enqueued
+}
+
+void GraphFunctions::Function::destroy() noexcept {
+  const OwnedFunction owned = take();
+  if (owned == nullptr) return;
+  count_made_function();  // the deleter counts it as destroyed
+  count_down(counters.graph_functions);
+}
 
 void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
   const std::lock_guard lock{capturing_};
@@ -26,10 +45,27 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
   throw_status(s, call.operation());
 }
 
+void GraphFunctions::keep(Kept* object) {
+  const std::lock_guard lock{capturing_};
+  kept_.emplace_back(object);
+}
+
+namespace {
+/// A run that a launch has made due, until it has ended.
+class DueRun {
+ public:
+  DueRun() = default;
+  DueRun(const DueRun&) = delete;
+  DueRun& operator=(const DueRun&) = delete;
+  ~DueRun() { counters.graph_runs.fetch_sub(1, std::memory_order_release); }
+};
+}  // namespace
+
 /// Lets no exception reach the runtime, which calls this.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
   const auto [first, stream, label, epoch] = called.graph.launch_of(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
+  const DueRun due;
   OwnedFunction function = called.take();
   if (function == nullptr) return;
   ToldOperation told;
@@ -49,7 +85,7 @@ void GraphFunctions::run(void* data) noexcept {
 }
 
 void GraphFunctions::discard() noexcept {
-  for (Function& each : functions_) static_cast<void>(each.take());
+  for (Function& each : functions_) each.destroy();
 }
 
 GraphFunctions::Launches GraphFunctions::launch_of(std::uint64_t number) noexcept {
@@ -74,12 +110,14 @@ void GraphFunctions::begin_launch(StreamUse stream) {
     launches_.push_back(launch);
   }
   ++count_;
+  counters.graph_runs.fetch_add(functions_.size(), std::memory_order_relaxed);
 }
 
 void GraphFunctions::undo_launch() noexcept {
   const std::lock_guard lock{lock_};
   if (launches_.back().first == count_) launches_.pop_back();
   --count_;
+  counters.graph_runs.fetch_sub(functions_.size(), std::memory_order_release);
 }
 
 namespace {
@@ -132,6 +170,17 @@ namespace {
   return find([](const OpenCapture& each) { return each.thread == std::this_thread::get_id(); });
 }
 }  // namespace
+
+std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call, const char* what) {
+  std::uint64_t number = 0;
+  call.check(backend::stream_capture_number(call.handle(), number));
+  if (number == 0) throw_broken_capture(call.operation());
+  OpenCapture capture = find_capture(number);
+  if (capture.functions != nullptr) return std::move(capture.functions);
+  char reason[120];
+  std::snprintf(reason, sizeof reason, "the capture was not begun by runnel::capture(), so that no Graph would own the %s", what);
+  throw_error(errc::capture, call.operation(), reason);
+}
 
 OpenCapture capture_begun_on(StreamUse stream) noexcept {
   return find([&](const OpenCapture& each) { return each.stream == stream; });

@@ -9,6 +9,7 @@
 #include "stream/uses.hpp"
 
 #include <runnel/config.hpp>
+#include <runnel/keep.hpp>
 
 #include <cstdint>
 #include <list>
@@ -27,9 +28,14 @@ class GraphFunctions {
   GraphFunctions(const GraphFunctions&) = delete;
   GraphFunctions& operator=(const GraphFunctions&) = delete;
 
-  [[nodiscard]] bool is_empty() const noexcept { return functions_.empty(); }
+  ~GraphFunctions();
+
+  /// Whether there is neither a function nor an object.
+  [[nodiscard]] bool is_empty() const noexcept { return functions_.empty() && kept_.empty(); }
   /// Adds a node to the stream's capture, which calls the function.
   void capture(const StreamCall& call, OwnedFunction function);
+  /// Keeps an object as long as the functions. Takes ownership unless it throws. @throws std::bad_alloc
+  void keep(Kept* object);
   /// Destroys the functions; nodes that are still called do nothing then. One that runs at the moment stays.
   void discard() noexcept;
   ///@{ Around a launch. Requires: no two launches overlap. @throws std::bad_alloc
@@ -39,10 +45,11 @@ class GraphFunctions {
 
  private:
   struct Function {
-    Function(OwnedFunction owned, GraphFunctions& of) noexcept : function{owned.release()}, graph{of} {}
+    Function(OwnedFunction owned, GraphFunctions& of) noexcept;
     Function(const Function&) = delete;
     Function& operator=(const Function&) = delete;
-    ~Function() { static_cast<void>(take()); }
+    ~Function() { destroy(); }
+    void destroy() noexcept;
     [[nodiscard]] OwnedFunction take() noexcept { return OwnedFunction{function.exchange(nullptr, std::memory_order_acq_rel)}; }
     sync::Atomic<HostFunction*> function;  // null while it runs
     GraphFunctions& graph;
@@ -62,8 +69,12 @@ class GraphFunctions {
   [[nodiscard]] Launches launch_of(std::uint64_t number) noexcept;
   void forget_old_launches() noexcept;
 
-  sync::Mutex capturing_;  // guards the list while it grows: threads may submit to several streams of one capture
+  struct DestroyKept {
+    void operator()(Kept* object) const noexcept { object->destroy(object); }
+  };
+  sync::Mutex capturing_;  // guards the lists while they grow: threads may submit to several streams of one capture
   std::list<Function> functions_;
+  std::vector<std::unique_ptr<Kept, DestroyKept>> kept_;
   SpinLock lock_;  // guards the rest
   std::uint64_t count_ = 0;
   std::vector<Launches> launches_;
@@ -86,6 +97,9 @@ void number_capture(std::uint64_t announced, std::uint64_t number) noexcept;
 void refuse_in_own_capture(const char* operation);
 /// The capture of that number.
 [[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
+/// What the graph of the stream's capture owns. Requires: the stream is being captured. @throws errc::capture if the capture is broken, or
+/// was begun elsewhere; `what` is what no Graph would own then
+[[nodiscard]] std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call, const char* what);
 /// The capture that was begun on the stream.
 [[nodiscard]] OpenCapture capture_begun_on(StreamUse stream) noexcept;
 /// All of them. @throws std::bad_alloc

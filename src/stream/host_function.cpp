@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -58,9 +59,12 @@ void run_and_destroy(OwnedFunction function) noexcept {
   const std::uint64_t id = function->id;
   const std::uint64_t label = function->label;
   const std::uint64_t epoch = function->epoch;
+  std::optional<CountedCall> counted;
   ToldOperation told;
-  if (function->told != 0) [[unlikely]]
+  if (function->told != 0) [[unlikely]] {
+    counted.emplace();
     told.begin(about_run(*function));
+  }
   const InHostFunction within{id};
   try {
     function->run(*function);
@@ -129,21 +133,10 @@ void run_ticket(void* data) noexcept {
   return s;
 }
 
-/// In a capture the function becomes a node of the graph, which owns it.
-void capture_function(const StreamCall& call, OwnedFunction function) {
-  std::uint64_t number = 0;
-  call.check(backend::stream_capture_number(call.handle(), number));
-  const OpenCapture capture = find_capture(number);
-  if (number == 0) throw_broken_capture(call.operation());
-  if (capture.functions == nullptr)
-    throw_error(errc::capture, call.operation(), "the capture was not begun by runnel::capture(), so that no Graph would own the function");
-  capture.functions->capture(call, std::move(function));
-}
-
 /// Enqueues the function, or makes it a node of the graph that the stream is captured into.
 void enqueue(const StreamCall& call, OwnedFunction function) {
   if (is_capturing(call.slot(), call.operation())) [[unlikely]]
-    return capture_function(call, std::move(function));
+    return functions_of_capture(call, "function")->capture(call, std::move(function));
   call.check(launch_native(call.handle(), call.slot().device, function));
 }
 

@@ -7,7 +7,6 @@
 #include "base/counters.hpp"
 #include "base/hang_report.hpp"
 #include "base/hooks.hpp"
-#include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
 #include "checker/hooks.hpp"
@@ -17,12 +16,14 @@
 #include "stream/idle.hpp"
 #include "stream/observed.hpp"
 #include "stream/partition.hpp"
+#include "stream/patience.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
 
 #include <runnel/event.hpp>
+#include <runnel/stoppable.hpp>
 
 #include <cstdio>
 #include <optional>
@@ -76,17 +77,17 @@ Slot& waitable_slot(StreamRef stream) {
   return call.slot();
 }
 
-/// Waits for what has been submitted to the stream so far: its present end is marked, since other threads may submit more. False if that
-/// takes until the deadline.
-[[nodiscard]] bool wait_for_submitted(Slot& slot, std::chrono::steady_clock::time_point deadline) {
-  if (sync::Clock::now() >= deadline) return false;
+/// Waits for what has been submitted to the stream so far: its present end is marked, since other threads may submit more. False if the
+/// patience is over first.
+[[nodiscard]] bool wait_for_submitted(Slot& slot, const Patience& patience) {
+  if (patience.is_over()) return false;
   const PooledEvent end{slot.device, waiting};
   {
     const StreamCall call{slot, waiting};
     if (is_mark_requested(slot)) record_mark(slot);
     call.record(end.get());
   }
-  if (!poll_until(deadline, [&] { return has_happened_beside_captures(end.get(), waiting); })) return false;
+  if (!patience.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); })) return false;
   tell_complete(end.get());
   return true;
 }
@@ -319,13 +320,20 @@ void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
   });
 }
 
-bool StreamRef::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
-  detail::Slot& slot = detail::waitable_slot(*this);
-  const detail::WatchedWait watched{detail::waiting, static_cast<std::int64_t>(id())};
-  if (!detail::poll(detail::StreamCall{slot, detail::waiting}) && !detail::wait_for_submitted(slot, deadline)) return false;
+namespace {
+
+[[nodiscard]] bool wait_for(StreamRef stream, const detail::Patience& patience) {
+  detail::Slot& slot = detail::waitable_slot(stream);
+  const detail::WatchedWait watched{detail::waiting, static_cast<std::int64_t>(stream.id())};
+  if (!detail::poll(detail::StreamCall{slot, detail::waiting}) && !detail::wait_for_submitted(slot, patience)) return false;
   detail::deliver_failure(slot);
   return true;
 }
+
+}  // namespace
+
+bool StreamRef::synchronize_to(std::chrono::steady_clock::time_point deadline) const { return wait_for(*this, {.deadline = deadline}); }
+bool synchronize(StreamRef stream, const std::stop_token& stop) { return wait_for(stream, {.stop = stop}); }
 
 namespace {
 

@@ -248,6 +248,7 @@ void Watcher::work() noexcept {
     }
     if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen) last_success = sync::Clock::now();
     while (complete != nullptr) {
+      const CountedCall until_anew;  // what the function has left may end with the user's code, too
       tell(OwnedCompletion{std::exchange(complete, complete->next)});
       begin_anew();
     }

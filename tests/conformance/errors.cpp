@@ -31,6 +31,17 @@ TEST_F(Errors, EveryCodeHasItsOwnText) {
   EXPECT_STREQ(error_category().name(), "runnel");
 }
 
+TEST_F(Errors, EveryCodeHasItsNameAsAnIdentifier) {
+  EXPECT_STREQ(name(errc::no_device), "no_device");
+  EXPECT_STREQ(name(errc::out_of_memory), "out_of_memory");
+  EXPECT_STREQ(name(errc::communicator_broken), "communicator_broken");
+  EXPECT_STREQ(name(errc::unknown), "unknown");
+  for (const int number : {-1, 0, 22, 1000}) EXPECT_STREQ(name(static_cast<errc>(number)), "unknown") << number;
+  std::set<std::string> names;
+  for (int number = 1; number <= static_cast<int>(errc::unknown); ++number) names.insert(name(static_cast<errc>(number)));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(errc::unknown));
+}
+
 TEST_F(Errors, CompareWithTheStandardConditions) {
   const std::pair<errc, std::errc> conditions[] = {
       {errc::no_device, std::errc::no_such_device},

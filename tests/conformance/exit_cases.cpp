@@ -241,6 +241,35 @@ int exit_with_pending_completions() {
   return finish();
 }
 
+/// quiesce_for() says that functions are pending; the process ends all the same, and destroys nothing that is kept.
+int quiesce_then_exit_with_a_closed_gate() {
+  struct Kept {
+    Kept() = default;
+    Kept(Kept&& other) noexcept : is_real{std::exchange(other.is_real, false)} {}
+    ~Kept() {
+      if (is_real) std::puts("failed: an object was destroyed that is behind the closed gate");
+    }
+    bool is_real = true;
+  };
+  static Stream stream;
+  stream.launch_host_func([] {});
+  keep(stream, std::vector<int>(10));
+  expect(quiesce_for(std::chrono::seconds{30}), "all functions end");
+  hold(stream);
+  keep(stream, Kept{});
+  expect(!quiesce_for(std::chrono::milliseconds{1}), "the gate is closed");
+  expect(in_child([] {
+           try {
+             static_cast<void>(quiesce_for(std::chrono::seconds{30}));
+           } catch (const Error& error) {
+             return error.code() == errc::forked ? 0 : 2;
+           }
+           return 1;
+         }) == 0,
+         "a forked child is refused");
+  return finish();
+}
+
 int exit_from_a_completion_function() {
   static Stream stream;
   std::promise<void>& never = *new std::promise<void>;  // never set, and never destroyed
@@ -738,6 +767,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"hang_report_of_memory", hang_report_of_memory},
     {"no_hang_report", no_hang_report},
     {"releases_without_a_thread", releases_without_a_thread},
+    {"quiesce_then_exit_with_a_closed_gate", quiesce_then_exit_with_a_closed_gate},
     {"settings_not_understood", settings_not_understood},
     {"static_buffers_of_a_resource", static_buffers_of_a_resource},
     {"static_guard", static_guard},

@@ -95,6 +95,7 @@ TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_functi
 TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }
 TEST_F(ExitFork, ExitOnAnotherThreadWithABlockedStreamIsBounded) { expect_passes("exit_on_another_thread_with_a_closed_gate", 7); }
 TEST_F(ExitFork, ExitWithAValueThatNeverComesIsBounded) { expect_passes("exit_with_a_value_that_never_comes"); }
+TEST_F(ExitFork, QuiesceThenExitWithAClosedGate) { expect_passes("quiesce_then_exit_with_a_closed_gate"); }
 TEST_F(ExitFork, ExitWithPendingCompletions) { expect_passes("exit_with_pending_completions"); }
 TEST_F(ExitFork, ExitFromACompletionFunction) { expect_passes("exit_from_a_completion_function", 7); }
 TEST_F(ExitFork, ExitBesideBusyCompletions) { expect_passes("exit_beside_busy_completions"); }

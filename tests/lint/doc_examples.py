@@ -19,7 +19,9 @@ import repository
 BLOCK = re.compile(r"^(?:<!-- (?:needs: (\w+)(?:; )?)?(?:given: (.*?))? ?-->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PRELUDE = """#include <runnel/communicator.hpp>
 #include <runnel/foreign_stream.hpp>
+#include <runnel/overlap_bytes.hpp>
 #include <runnel/runnel.hpp>
+#include <runnel/stoppable.hpp>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -28,6 +30,7 @@ PRELUDE = """#include <runnel/communicator.hpp>
 #include <numeric>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>

@@ -30,31 +30,36 @@ struct OwnView {
   std::size_t size() const;
 };
 [[maybe_unused]] void copies(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v, int* p, const void* q, std::string& text) {
-  copy(s, p, p);                           // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, p, 12);                       // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, p);                           // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, v);                           // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, q, 12);                       // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, nullptr);                     // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, p);                              // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, v, 12);                          // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, {1, 2, 3});                   // error: a braced list ends before the copy: give it a name
-  copy(s, d, {1, 2, 3}, Pageable::block);  // error: a braced list ends before the copy: give it a name
-  copy(d, {1, 2, 3});                      // error: a braced list ends before the copy: give it a name
-  copy(s, d, std::vector<int>{1, 2});      // error: a temporary container ends before the copy: give it a name
-  copy(s, d, make_vector());               // error: a temporary container ends before the copy: give it a name
-  copy(s, make_vector(), d);               // error: a temporary container ends before the copy: give it a name
-  copy(d, make_vector());                  // error: a temporary container ends before the copy: give it a name
-  copy(s, d, std::move(v));                // error: a temporary container ends before the copy: give it a name
-  copy(s, d, make_array());                // error: a temporary container ends before the copy: give it a name
-  copy(s, text, std::string{"text"});      // error: a temporary container ends before the copy: give it a name
-  copy(s, v, DeviceBuffer<int>{3});        // error: a temporary container ends before the copy: give it a name
-  copy(s, d, PinnedBuffer<int>{3});        // error: a temporary container ends before the copy: give it a name
-  copy(s, std::as_const(v), d);            // error: the destination is read-only
-  copy(s, std::string_view{text}, text);   // error: the destination is read-only
-  copy(s, d, text);                        // error: source and destination have different element types
-  copy(d, text);                           // error: source and destination have different element types
-  copy(s, *not_bytes(), *not_bytes());     // error: the elements are not trivially copyable
+  copy(s, p, p);                            // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, p, 12);                        // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, p);                            // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, v);                            // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, q, 12);                        // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, nullptr);                      // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, p);                               // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, v, 12);                           // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, {1, 2, 3});                    // error: a braced list ends before the copy: give it a name
+  copy(s, d, {1, 2, 3}, Pageable::block);   // error: a braced list ends before the copy: give it a name
+  copy(d, {1, 2, 3});                       // error: a braced list ends before the copy: give it a name
+  copy(s, make_vector(), d);                // error: a temporary container ends before the copy: give it a name
+  copy(make_vector(), d);                   // error: a temporary container ends before the copy: give it a name
+  copy(s, d, std::move(std::as_const(v)));  // error: a temporary container ends before the copy: give it a name
+  copy(s, d, make_array());                 // error: a temporary container ends before the copy: give it a name
+  copy(d, make_array());                    // error: a temporary container ends before the copy: give it a name
+  copy(s, text, make_vector());             // error: source and destination have different element types
+  copy(s, std::as_const(v), d);             // error: the destination is read-only
+  copy(s, std::string_view{text}, text);    // error: the destination is read-only
+  copy(s, d, text);                         // error: source and destination have different element types
+  copy(d, text);                            // error: source and destination have different element types
+  copy(s, *not_bytes(), *not_bytes());      // error: the elements are not trivially copyable
+}
+
+[[maybe_unused]] void kept(StreamRef s, std::vector<int>& v, const std::unique_ptr<int> owner, int* p) {
+  keep(s, v);                 // error: keep takes an owner over: write std::move(owner)
+  keep(s, std::move(owner));  // error: keep takes an owner over: write std::move(owner)
+  keep(s, p);                 // error: keep takes an owner over: write std::move(owner)
+  keep(s, std::span{v});      // error: keep takes an owner over: write std::move(owner)
+  keep(s, make_array());      // error: keep takes an owner over: write std::move(owner)
 }
 
 [[maybe_unused]] void batches(DeviceBuffer<int>& d, std::vector<int>& v, int* p, std::string& text) {
@@ -184,9 +189,14 @@ static_assert(in_all_forms<Buffer&, std::initializer_list<int>&> && in_all_forms
 static_assert(in_all_forms<std::span<int>, std::span<const int>> && in_all_forms<DeviceSpan<int>, DeviceSpan<const int>>);
 static_assert(in_all_forms<OwnView, OwnView> && in_all_forms<OwnView&, const OwnView> && in_all_forms<std::string&, std::string_view>);
 static_assert(in_no_form<int*, int*> && in_no_form<Vector&, int*> && in_no_form<int*, Vector&> && in_no_form<Vector&, std::nullptr_t>);
-static_assert(in_no_form<Buffer&, Vector> && in_no_form<Buffer&, const Vector> && in_no_form<Vector, Buffer&>);
-static_assert(in_no_form<Vector&, Buffer> && in_no_form<Buffer&, PinnedBuffer<int>> && in_no_form<Vector&, std::array<int, 3>>);
-static_assert(in_no_form<Vector&, std::array<const int, 3>> && in_no_form<Vector&, int[3]> && in_no_form<std::string&, std::string>);
+static_assert(in_no_form<Buffer&, const Vector> && in_no_form<Vector, Buffer&> && in_no_form<Vector, Vector>);
+static_assert(in_no_form<Vector&, std::array<int, 3>>);
+static_assert(in_no_form<Vector&, std::array<const int, 3>> && in_no_form<Vector&, int[3]>);
+// A copy keeps an owner that is moved; a list of copies does not.
+template <class To, class From>
+inline constexpr bool is_kept = Copied<To, From>&& CopiedOnCurrent<To, From> && !Batched<To, From>;
+static_assert(is_kept<Buffer&, Vector> && is_kept<Vector&, Buffer> && is_kept<Buffer&, PinnedBuffer<int>>);
+static_assert(is_kept<std::string&, std::string> && is_kept<std::span<int>, Vector>);
 static_assert(in_no_form<const Vector&, Buffer&> && in_no_form<std::span<const int>, Buffer&> && in_no_form<Vector&, std::string&>);
 static_assert(in_no_form<Vector&, std::initializer_list<int>> && in_no_form<std::vector<NotBytes>&, std::vector<NotBytes>&>);
 static_assert(in_no_form<int, Vector&> && in_no_form<Vector&, int>);

@@ -2,6 +2,7 @@
 /// The ranges that copies and fills take, and the mistakes that they refuse when the program is compiled.
 #pragma once
 
+#include <runnel/keep.hpp>
 #include <runnel/stream.hpp>
 
 #include <cstddef>
@@ -103,13 +104,29 @@ concept WronglyCopiedTo = fault_of_copy<To, From>()
 /// For parameters that a call may leave out.
 struct Absent {};
 
+/// A temporary, or a moved object, that a copy takes over: moving it moves no elements, or only those few that lie within it. Arrays are
+/// not taken over.
+template <class R>
+concept TakenOver = owning_temporary<R> && Keepable<R>;
+/// As fault_of_copy(), for a copy that takes such sources over.
+template <class To, class From>
+[[nodiscard]] consteval Fault fault_of_copy_that_keeps() {
+  if constexpr (memory_range<From> && TakenOver<From>)
+    return fault_of_copy<To, From&>();
+  else
+    return fault_of_copy<To, From>();
+}
+template <class From, class To>
+concept TakenOverBy = fault_of_copy_that_keeps<To, From>()
+== Fault::none&& fault_of_copy<To, From>() == Fault::temporary;
+
 /// Of copy(to, from), copy(stream, to, from) and copy(stream, to, from, policy); also with more arguments, such as a size.
 template <class A, class B, class C>
 [[nodiscard]] consteval Fault fault_of_copy_call() {
   if constexpr (!std::is_convertible_v<A, StreamRef>)
-    return std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent> ? Fault::stream_order : fault_of_copy<A, B>();
+    return std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent> ? Fault::stream_order : fault_of_copy_that_keeps<A, B>();
   else if constexpr (!std::is_same_v<C, Absent>)
-    return fault_of_copy<B, C>();
+    return fault_of_copy_that_keeps<B, C>();
   else
     return Fault::no_range;
 }

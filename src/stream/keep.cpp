@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/keep.hpp>
+
+#include "stream/capture.hpp"
+#include "stream/graph_functions.hpp"
+#include "stream/stream_call.hpp"
+#include "stream/watcher.hpp"
+
+#include <runnel/completion.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+constexpr const char* keeping = "keep an object for a stream";
+
+}  // namespace
+
+void prepare_to_keep(StreamRef stream) {
+  const StreamCall call{stream, keeping};
+  call.disturbs_nothing();
+  if (is_capturing(call.slot(), keeping)) [[unlikely]]
+    static_cast<void>(functions_of_capture(call, "object"));
+  else
+    watcher().start(keeping);
+}
+
+void keep_object(StreamRef stream, Kept* object) {
+  {
+    const StreamCall call{stream, keeping};
+    call.disturbs_nothing();
+    if (is_capturing(call.slot(), keeping)) [[unlikely]]
+      return functions_of_capture(call, "object")->keep(object);
+  }
+  submit_completion(stream, make_completion([object](const Outcome&) noexcept { object->destroy(object); }));
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How long the host waits for a stream or an event.
+#pragma once
+
+#include "base/polling.hpp"
+#include "base/sync.hpp"
+
+#include <runnel/config.hpp>
+
+#include <chrono>
+#include <stop_token>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Until a point in time, or until a stop is requested.
+struct Patience {
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::stop_token stop{};
+
+  [[nodiscard]] bool is_over() const { return stop.stop_requested() || sync::Clock::now() >= deadline; }
+  /// Calls `done()` until it is true: at least once. False if the patience was over first.
+  template <class F>
+  [[nodiscard]] bool wait_until(F done) const {
+    bool is_done = false;
+    static_cast<void>(poll_until(deadline, [&] { return (is_done = done()) || stop.stop_requested(); }));
+    return is_done;
+  }
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies whose caller says when the source may be read, and what memory it is.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using CopyOptionsCases = Conformance;
+using Bytes = std::vector<unsigned char>;
+
+constexpr std::size_t kib = 1024;
+[[nodiscard]] CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
+
+[[nodiscard]] bool reads_pageable_itself(Device device) {
+  return streams_are_threads() || device.pageable_memory_access_uses_host_page_tables();
+}
+
+/// Copies to a device behind a gate; returns the copies' result. All bytes have to arrive.
+[[nodiscard]] CopyResult copied_behind_gate(std::size_t bytes, const CopyOptions& options) {
+  const Stream stream;
+  DeviceBuffer<unsigned char> there{bytes, stream};
+  const Bytes source = pattern(bytes, 3);
+  Bytes back(bytes);
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  EXPECT_TRUE(gate.reached());
+  const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
+  gate.open();
+  copy_bytes(stream, back.data(), there.data(), bytes);
+  stream.synchronize();
+  EXPECT_TRUE(back == source) << bytes;
+  return done;
+}
+
+TEST_F(CopyOptionsCases, SmallSourcesAreReadAtTheCallOnABusyStream) {
+  if (reads_pageable_itself(device())) GTEST_SKIP() << "the stream reads pageable memory itself";
+  for (const std::size_t bytes : {std::size_t{1}, 4 * kib, 32 * kib}) {
+    EXPECT_EQ(copied_behind_gate(bytes, {}), CopyResult::staged) << bytes;
+    EXPECT_EQ(copied_behind_gate(bytes, any_time()), CopyResult::inlined) << bytes;
+  }
+}
+
+TEST_F(CopyOptionsCases, CopiesOfAnySizeArriveBehindAGate) {
+  for (const std::size_t bytes : {33 * kib, 256 * kib, 257 * kib, 5000 * kib, 80 * kib * kib}) {
+    static_cast<void>(copied_behind_gate(bytes, any_time()));
+    static_cast<void>(copied_behind_gate(bytes, {.from_kind = MemoryKind::pageable}));
+  }
+}
+
+/// Zeros that nobody has read yet, so that the system has no page for them.
+class UnreadMemory {
+ public:
+  explicit UnreadMemory(std::size_t bytes)
+      : bytes_{bytes}, at_{mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
+    EXPECT_EQ(madvise(at_, bytes, MADV_NOHUGEPAGE), 0);
+  }
+  UnreadMemory(const UnreadMemory&) = delete;
+  UnreadMemory& operator=(const UnreadMemory&) = delete;
+  ~UnreadMemory() { munmap(at_, bytes_); }
+  [[nodiscard]] const void* data() const { return at_; }
+  [[nodiscard]] bool is_read() const {
+    unsigned char is_there = 0;
+    EXPECT_EQ(mincore(at_, 1, &is_there), 0);
+    return (is_there & 1) != 0;
+  }
+
+ private:
+  std::size_t bytes_;
+  void* at_;
+};
+
+TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
+  if (reads_pageable_itself(device())) GTEST_SKIP() << "the stream reads pageable memory itself";
+  constexpr std::size_t bytes = 1024 * kib;
+  const UnreadMemory in_order{bytes}, early{bytes};
+  const Stream stream, other;
+  DeviceBuffer<unsigned char> there{2 * bytes, stream};
+  Bytes back(2 * bytes);
+  fill(stream, there, static_cast<unsigned char>(0xEE));
+  stream.synchronize();
+  {
+    Gate gate;
+    gate.close_on(stream);
+    other.wait_stream(stream);
+    ASSERT_TRUE(gate.reached());
+    EXPECT_EQ(copy_bytes(stream, there.data(), in_order.data(), bytes), CopyResult::staged);
+    EXPECT_EQ(copy_bytes(other, there.data() + bytes, early.data(), bytes, any_time()), CopyResult::staged);
+    EXPECT_TRUE(eventually([&] { return early.is_read(); }));
+    EXPECT_FALSE(in_order.is_read());  // workers take what was submitted first, if they may
+  }
+  stream.wait_stream(other);
+  copy(stream, back, there);
+  stream.synchronize();
+  EXPECT_EQ(std::count(back.begin(), back.end(), 0), static_cast<std::ptrdiff_t>(2 * bytes));
+}
+
+TEST_F(CopyOptionsCases, TheDefaultReadsInStreamOrder) {
+  constexpr std::size_t bytes = 20 * kib;
+  const Stream stream;
+  DeviceBuffer<unsigned char> there{bytes, stream};
+  Bytes source(bytes, 1), back(bytes);
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream);
+  stream.launch_host_func([&source] { std::fill(source.begin(), source.end(), 2); });
+  copy_bytes(stream, there.data(), source.data(), bytes, CopyOptions{});
+  copy(stream, back, there, CopyOptions{});
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(std::count(back.begin(), back.end(), 2), static_cast<std::ptrdiff_t>(bytes));
+}
+
+TEST_F(CopyOptionsCases, RowsAndRangesAndListsTakeThem) {
+  const Stream stream;
+  DeviceBuffer<int> there{1000, stream};
+  std::vector<int> source(1000, 5), back(1000);
+  copy(stream, there, source, {.source = SourceAccess::any_time, .from_kind = MemoryKind::pageable});
+  copy_2d(stream, back.data(), 40, there.data(), 40, 40, 50, {.to_kind = MemoryKind::pageable, .from_kind = MemoryKind::device});
+  const std::array operations{copy_operation(std::span{back}.subspan(500), there.span().subspan(0, 500))};
+  const CopyBatchResult done = copy_batch(stream, operations, {.to_kind = MemoryKind::pageable});
+  stream.synchronize();
+  EXPECT_EQ(done.nothing + done.blocked, 0U);
+  EXPECT_EQ(back, source);
+}
+
+TEST_F(CopyOptionsCases, ThePolicyIsOneOfThem) {
+  if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
+  const Stream stream;
+  DeviceBuffer<int> there{1000, stream};
+  std::vector<int> source(1000, 5);
+  const auto refused = [&] { return copy(stream, there, source, {.pageable = Pageable::refuse}); };
+  EXPECT_EQ(code_of(refused), errc::not_permitted);
+  set_default_pageable(Pageable::refuse);
+  EXPECT_EQ(code_of([&] { return copy(stream, there, source, CopyOptions{}); }), errc::not_permitted);
+  set_default_pageable(Pageable::stage);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, there.data(), nullptr, 4, CopyOptions{}); }), errc::invalid_argument);
+  stream.synchronize();
+}
+
+}  // namespace

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects that a stream keeps: keep(), and copies from containers that are moved.
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Keep = Conformance;
+
+constexpr std::size_t much = std::size_t{3} << 20;
+
+/// Tells where and when it ends.
+struct Watched {
+  struct Seen {
+    std::atomic<bool> ended{false};
+    std::atomic<std::thread::id> on{};
+    std::function<void()> also{};
+  };
+  explicit Watched(Seen& into) noexcept : seen{&into} {}
+  Watched(Watched&& other) noexcept : seen{std::exchange(other.seen, nullptr)} {}
+  ~Watched() {
+    if (seen == nullptr) return;
+    if (seen->also) seen->also();
+    seen->on = std::this_thread::get_id();
+    seen->ended = true;
+  }
+  Seen* seen;
+};
+
+/// Waits until nothing is kept, as the test's own check of live objects wants.
+void wait_for_all() { ASSERT_TRUE(quiesce_for(patience)); }
+
+TEST_F(Keep, AnObjectEndsOnceTheWorkIsComplete) {
+  const Stream stream;
+  Watched::Seen seen;
+  {
+    Gate gate;
+    gate.close_on(stream);
+    keep(stream, Watched{seen});
+    ASSERT_TRUE(gate.reached());
+    EXPECT_FALSE(seen.ended);
+  }
+  EXPECT_TRUE(eventually([&] { return seen.ended.load(); }));
+  EXPECT_NE(seen.on.load(), std::this_thread::get_id());
+  wait_for_all();
+}
+
+TEST_F(Keep, ItEndsOnTheThreadOfCompletionFunctionsInOrder) {
+  const Stream stream;
+  Watched::Seen seen;
+  std::atomic<std::thread::id> on{};
+  std::atomic<bool> ended_before{false};
+  keep(stream, Watched{seen});
+  stream.on_complete([&](const Outcome&) {
+    ended_before = seen.ended.load();
+    on = std::this_thread::get_id();
+  });
+  wait_for_all();
+  EXPECT_TRUE(ended_before);
+  EXPECT_EQ(seen.on.load(), on.load());
+}
+
+TEST_F(Keep, LaterWorkDoesNotWait) {
+  const Stream stream;
+  Watched::Seen seen;
+  Gate gate;  // holds the destructor, and no stream
+  std::atomic<bool> inside{false};
+  seen.also = [&] {
+    inside = true;
+    EXPECT_TRUE(eventually([&] { return gate.is_open(); }));
+  };
+  keep(stream, Watched{seen});
+  EXPECT_TRUE(eventually([&] { return inside.load(); }));
+  EXPECT_TRUE(runs(stream));
+  stream.synchronize();
+  EXPECT_FALSE(seen.ended);
+  gate.open();
+  wait_for_all();
+}
+
+TEST_F(Keep, ItsEndMayUseStreams) {
+  const Stream stream;
+  Watched::Seen seen;
+  std::atomic<bool> worked{false};
+  seen.also = [&] {
+    const Stream other;
+    other.synchronize();
+    worked = other.query();
+  };
+  keep(stream, Watched{seen});
+  wait_for_all();
+  EXPECT_TRUE(worked);
+}
+
+TEST_F(Keep, OwnersOfMemoryOfAllKinds) {
+  const Stream stream;
+  const auto shared = std::make_shared<int>(1);
+  keep(stream, std::vector<int>(100));
+  keep(stream, std::make_unique<int>(1));
+  keep(stream, std::shared_ptr{shared});
+  keep(stream, PinnedBuffer<int>{100});
+  keep(stream, DeviceBuffer<int>{100, stream});
+  keep(stream, std::string(100, 'x'));
+  wait_for_all();
+  EXPECT_EQ(shared.use_count(), 1);
+}
+
+TEST_F(Keep, TheStreamMayEndFirst) {
+  Watched::Seen seen;
+  Gate gate;
+  {
+    const Stream stream;
+    gate.close_on(stream);
+    keep(stream, Watched{seen});
+  }
+  EXPECT_FALSE(seen.ended);
+  gate.open();
+  wait_for_all();
+  EXPECT_TRUE(seen.ended);
+}
+
+TEST_F(Keep, AfterARefusalTheObjectIsTheCallers) {
+  Stream stream;
+  StreamRef ended = stream;
+  stream = Stream{};
+  Watched::Seen seen;
+  {
+    Watched object{seen};
+    std::vector<int> values(10, 1);
+    EXPECT_EQ(code_of([&] { keep(ended, std::move(object)); }), errc::invalid_handle);
+    EXPECT_EQ(code_of([&] { keep(ended, std::move(values)); }), errc::invalid_handle);
+    EXPECT_EQ(object.seen, &seen);
+    EXPECT_EQ(values.size(), 10U);
+    EXPECT_FALSE(seen.ended);
+  }
+  EXPECT_TRUE(seen.ended);
+}
+
+TEST_F(Keep, WithoutMemoryTheObjectIsTheCallers) {
+  if (!streams_are_threads()) GTEST_SKIP() << "the vendor's runtime may need the memory itself";
+  const Stream stream;
+  DeviceBuffer<int> there{10, stream};
+  copy(stream, there, std::vector<int>(10));  // starts what there is to start
+  wait_for_all();
+  bool failed = true;
+  for (long number = 1; failed && number < 50; ++number) {
+    std::vector<int> values(10, 7);
+    const int* const at = values.data();
+    bool is_thrown = false;
+    {
+      const AllocationFault fault{number};
+      try {
+        copy(stream, there, std::move(values));
+      } catch (const std::bad_alloc&) {
+        is_thrown = true;
+      }
+      failed = fault.happened();
+    }
+    EXPECT_EQ(values.data(), is_thrown ? at : nullptr) << "allocation " << number;
+    EXPECT_EQ(values.size(), is_thrown ? 10U : 0U) << "allocation " << number;
+    if (!is_thrown) {
+      EXPECT_EQ(get(stream, there, 9), 7) << "allocation " << number;
+    }
+    fill(stream, there, 0);
+  }
+  EXPECT_FALSE(failed);
+  wait_for_all();
+}
+
+TEST_F(Keep, AGraphKeepsWhatIsCaptured) {
+  const Stream stream;
+  Watched::Seen seen;
+  PinnedBuffer<int> source{100};
+  DeviceBuffer<int> there{100, stream};
+  std::fill(source.begin(), source.end(), 4);
+  const int* const at = source.data();
+  Gate gate;
+  {
+    const Graph graph = capture(stream, [&] {
+      keep(stream, Watched{seen});
+      copy(stream, there, std::move(source));
+    });
+    EXPECT_TRUE(source.empty());
+    EXPECT_NE(at, nullptr);
+    for (int launch = 0; launch < 3; ++launch) {
+      fill(stream, there, 0);
+      graph.launch(stream);
+      EXPECT_EQ(get(stream, there, 99), 4);
+    }
+    gate.close_on(stream);
+    graph.launch(stream);
+  }
+  EXPECT_FALSE(seen.ended) << "the last launch has not run";
+  gate.open();
+  EXPECT_TRUE(eventually([&] { return seen.ended.load(); }));
+  stream.synchronize();
+  wait_for_all();
+}
+
+TEST_F(Keep, AnAbandonedCaptureKeepsNothing) {
+  const Stream stream;
+  Watched::Seen seen;
+  struct Mine {};
+  EXPECT_THROW(static_cast<void>(capture(stream,
+                                         [&] {
+                                           keep(stream, Watched{seen});
+                                           throw Mine{};
+                                         })),
+               Mine);
+  EXPECT_TRUE(seen.ended);
+}
+
+TEST_F(Keep, MovedVectorsAreCopiedBehindAGate) {
+  const Stream stream;
+  for (const std::size_t size : {std::size_t{1}, std::size_t{5000}, much}) {
+    DeviceBuffer<int> there{size, stream};
+    std::vector<int> source(size), back(size);
+    std::iota(source.begin(), source.end(), 1);
+    const std::vector<int> expected = source;
+    Gate gate;
+    gate.close_on(stream);
+    copy(stream, there, std::move(source));
+    EXPECT_TRUE(source.empty());
+    copy(stream, back, there);
+    std::vector<int> other(size, -1);  // would get the memory if it were free
+    gate.open();
+    stream.synchronize();
+    EXPECT_TRUE(back == expected) << size;
+    EXPECT_EQ(other[0], -1);
+    wait_for_all();
+  }
+}
+
+TEST_F(Keep, TemporariesAndStringsAreCopied) {
+  const Stream stream;
+  DeviceBuffer<char> there{5, stream};
+  std::string back(5, ' ');
+  Gate gate;
+  gate.close_on(stream);
+  copy(stream, there, std::string{"short"}, {.source = SourceAccess::any_time});
+  copy(stream, back, std::move(there));
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(back, "short");
+  {
+    const StreamGuard with{stream};
+    copy(back, std::string{"other"});
+  }
+  stream.synchronize();
+  EXPECT_EQ(back, "other");
+  wait_for_all();
+}
+
+TEST_F(Keep, ARefusedCopyLeavesTheVectorAlone) {
+  const Stream stream;
+  DeviceBuffer<int> there{9, stream};
+  std::vector<int> source(10, 3);
+  EXPECT_EQ(code_of([&] { return copy(stream, there, std::move(source)); }), errc::invalid_argument);
+  EXPECT_EQ(source, std::vector<int>(10, 3));
+  stream.synchronize();
+}
+
+}  // namespace

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting until no function of the caller's is enqueued or runs.
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using namespace std::chrono_literals;
+using Quiesce = Conformance;
+
+TEST_F(Quiesce, WithoutFunctionsItReturnsAtOnce) {
+  EXPECT_TRUE(quiesce_for(0s));
+  EXPECT_TRUE(quiesce_until(std::chrono::system_clock::now()));
+}
+
+TEST_F(Quiesce, WaitsForHostFunctionsThatRunOrAreEnqueued) {
+  const Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  std::atomic<bool> ended{false};
+  stream.launch_host_func([&] { ended = true; });
+  ASSERT_TRUE(gate.reached());
+  EXPECT_FALSE(quiesce_for(1ms));
+  EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(quiesce_for(patience)); }));
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(Quiesce, WaitsForCompletionFunctions) {
+  const Stream stream;
+  Gate gate;
+  std::atomic<bool> inside{false}, ended{false};
+  stream.on_complete([&](const Outcome&) {
+    inside = true;
+    EXPECT_TRUE(eventually([&] { return gate.is_open(); }));
+    stream.on_complete([&](const Outcome&) { ended = true; });  // what a function submits counts too
+  });
+  EXPECT_TRUE(eventually([&] { return inside.load(); }));
+  EXPECT_FALSE(quiesce_for(0s));
+  EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(quiesce_for(patience)); }));
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(Quiesce, AGraphsFunctionsCountWhileTheyAreDue) {
+  const Stream stream;
+  std::atomic<int> calls{0};
+  const Graph graph = capture(stream, [&] {
+    stream.launch_host_func([&] { ++calls; });
+    stream.launch_host_func([&] { ++calls; });
+  });
+  EXPECT_TRUE(quiesce_for(0s)) << "the graph owns the functions, and nothing calls them";
+  EXPECT_GE(live_objects().host_functions, 2U);
+  Gate gate;
+  gate.close_on(stream);
+  graph.launch(stream);
+  graph.launch(stream);
+  ASSERT_TRUE(gate.reached());
+  gate.open();
+  EXPECT_TRUE(quiesce_for(patience));
+  EXPECT_EQ(calls, 4);
+  stream.synchronize();
+}
+
+TEST_F(Quiesce, AGraphLaunchThatIsHeldUpCounts) {
+  const Stream stream, other;
+  std::atomic<int> calls{0};
+  const Graph graph = capture(stream, [&] { stream.launch_host_func([&] { ++calls; }); });
+  PinnedBuffer<std::uint32_t> location{1};
+  location[0] = 0;
+  if (!device().has_stream_memory_operations()) GTEST_SKIP() << "nothing but a function could hold the stream up";
+  stream.wait_value(location.data(), 1);
+  graph.launch(stream);
+  EXPECT_FALSE(quiesce_for(1ms));
+  std::atomic_ref{location[0]} = 1;
+  EXPECT_TRUE(quiesce_for(patience));
+  EXPECT_EQ(calls, 1);
+  stream.synchronize();
+}
+
+TEST_F(Quiesce, IsRefusedWhereItWouldWaitForItself) {
+  const Stream stream;
+  std::atomic<bool> refused{false}, refused_too{false};
+  stream.launch_host_func([&] { refused = code_of([] { return quiesce_for(0s); }) == errc::not_permitted; });
+  stream.on_complete([&](const Outcome&) { refused_too = code_of([] { return quiesce_for(0s); }) == errc::not_permitted; });
+  EXPECT_TRUE(quiesce_for(patience));
+  EXPECT_TRUE(refused);
+  EXPECT_TRUE(refused_too);
+}
+
+}  // namespace

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits that a stop token ends.
+#include <runnel/stoppable.hpp>
+#include <stdexcept>
+#include <stop_token>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using StoppableWaits = Conformance;
+
+/// Waits on a thread for what the gate holds; the stop request comes while it waits.
+template <class Wait>
+void expect_stopped(Gate& gate, Wait wait) {
+  std::stop_source source;
+  std::atomic<bool> begun{false}, result{true};
+  std::thread thread{[&] {
+    begun = true;
+    result = wait(source.get_token());
+  }};
+  EXPECT_TRUE(eventually([&] { return begun.load(); }));
+  source.request_stop();
+  thread.join();  // the gate is closed
+  EXPECT_FALSE(result);
+  EXPECT_FALSE(gate.is_open());
+  EXPECT_FALSE(wait(source.get_token())) << "a token that was stopped before the wait";
+  gate.open();
+}
+
+TEST_F(StoppableWaits, OfAStream) {
+  const Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  expect_stopped(gate, [&](const std::stop_token& stop) { return synchronize(stream, stop); });
+  EXPECT_TRUE(synchronize(stream, std::stop_source{}.get_token()));
+  EXPECT_TRUE(stream.query());
+}
+
+TEST_F(StoppableWaits, OfEvents) {
+  const Stream stream;
+  Event event;
+  TimedEvent timed;
+  EXPECT_TRUE(synchronize(event, std::stop_token{})) << "it was never recorded";
+  Gate gate;
+  gate.close_on(stream);
+  stream.record_event(event);
+  stream.record_event(timed);
+  expect_stopped(gate, [&](const std::stop_token& stop) { return synchronize(event, stop) || synchronize(timed, stop); });
+  EXPECT_TRUE(synchronize(event, std::stop_token{}));
+  EXPECT_TRUE(synchronize(timed, std::stop_token{}));
+}
+
+TEST_F(StoppableWaits, ForCompleteWorkAreNotStopped) {
+  const Stream stream;
+  const Event event = stream.record_event();
+  stream.synchronize();
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_TRUE(synchronize(stream, source.get_token()));
+  EXPECT_TRUE(synchronize(event, source.get_token()));
+}
+
+TEST_F(StoppableWaits, WaitWithoutARequest) {
+  const Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  std::stop_source source;
+  EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(synchronize(stream, source.get_token())); }));
+}
+
+TEST_F(StoppableWaits, DeliverExceptionsAndRefusals) {
+  Stream stream;
+  stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
+  EXPECT_THROW(static_cast<void>(synchronize(stream, std::stop_token{})), std::runtime_error);
+  EXPECT_TRUE(synchronize(stream, std::stop_token{}));
+  std::atomic<bool> refused{false};
+  stream.launch_host_func([&] { refused = code_of([&] { return synchronize(stream, std::stop_token{}); }) == errc::not_permitted; });
+  stream.synchronize();
+  EXPECT_TRUE(refused);
+  const StreamRef ended = stream;
+  stream = Stream{};
+  EXPECT_EQ(code_of([&] { return synchronize(ended, std::stop_token{}); }), errc::invalid_handle);
+}
+
+}  // namespace

@@ -71,6 +71,7 @@ Verdict begin_call(Call kind, const char* name) {
     now.faulted = true;
     now.fault_call = name;
     now.fault_in_release = kind == Call::releases;
+    now.fault_thread = std::this_thread::get_id();
     now.sticky = s.fault.form == FaultForm::sticky;
     if (now.sticky && is_context_lost(s.fault.code)) engine().drop_host_functions();
     const bool executes = now.sticky ? kind == Call::releases : s.fault.form == FaultForm::executed && kind != Call::makes;
@@ -111,6 +112,7 @@ extern "C" void standin_inspect(StandinView* view) {
            now.faulted,
            now.sticky,
            now.fault_in_release,
+           now.faulted && now.fault_thread != std::this_thread::get_id(),
            now.fault_call,
            this_thread().device,
            this_thread().last_error,

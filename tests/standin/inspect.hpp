@@ -12,6 +12,7 @@ struct StandinView {
   bool faulted;
   bool sticky;
   bool fault_in_release;   ///< the failed call was to destroy or free something
+  bool fault_elsewhere;    ///< another thread than this one made the failed call
   const char* fault_call;  ///< the name of the failed call, or ""
   int device;              ///< current device of the calling thread
   int last_error;          ///< of the calling thread

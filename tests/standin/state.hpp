@@ -157,6 +157,7 @@ struct State {
   bool sticky = false;
   bool faulted = false;
   bool fault_in_release = false;
+  std::thread::id fault_thread;
   const char* fault_call = "";
 
   StreamPtr make_stream(int device, StreamKind kind, int priority);

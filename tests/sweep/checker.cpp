@@ -260,7 +260,9 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool frees = frees_after_wait_;
   const bool waits_again =
       (during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
-      (frees && ends_with(call, "DeviceSynchronize"));
+      (frees && now.fault_elsewhere && ends_with(call, "DeviceSynchronize"));
+  // The thread that gives memory back asks whether streams are idle. A stream that it cannot ask counts as idle.
+  const bool asks_for_idle = now.fault_elsewhere && (ends_with(call, "StreamQuery") || ends_with(call, "StreamIsCapturing"));
   // update() drops the graph's old work, which may be under way: it is destroyed on another stream, or after a wait for the device.
   constexpr const char* drops[] = {"StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
                                    "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};
@@ -303,8 +305,8 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_twin = std::find(std::begin(twins), std::end(twins), call) != std::end(twins);
   // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
-  const bool harmless = watches || is_allocated || looks_after || ends_later || ends_abort || is_trace || asks_first || is_drop ||
-                        is_mark || is_end || is_first_use || waits_again || is_look || throws_itself || is_between || is_twin ||
+  const bool harmless = asks_for_idle || watches || is_allocated || looks_after || ends_later || ends_abort || is_trace || asks_first ||
+                        is_drop || is_mark || is_end || is_first_use || waits_again || is_look || throws_itself || is_between || is_twin ||
                         is_full                                  // out of memory: retried after freeing what is kept for reuse
                         || ends_with(call, "SetDevice")          // restoring the device, which is tried again
                         || ends_with(call, "CaptureMode")        // likewise

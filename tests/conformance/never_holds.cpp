@@ -7,6 +7,7 @@
 #include <ostream>
 #include <runnel/foreign_stream.hpp>
 #include <runnel/hooks.hpp>
+#include <runnel/overlap_bytes.hpp>
 #include <runnel/resource_adaptors.hpp>
 #include <runnel/trace.hpp>
 #include <sstream>
@@ -260,6 +261,10 @@ const Operation operations[] = {
      },
      stage_once},
     {"copy_bytes", [](World& w) { copy_bytes(w.s, w.a.data(), w.pinned.data(), size); }},
+    {"copy_bytes, read at any time",
+     [](World& w) { copy_bytes(w.s, w.a.data(), w.pageable.data(), size, {.source = SourceAccess::any_time}); }},
+    {"copy, a container that is moved", [](World& w) { copy(w.s, w.a, Ints(size)); }},
+    {"keep", [](World& w) { keep(w.s, Ints(size)); }},
     {"copy_2d", [](World& w) { copy_2d(w.s, w.a.data(), 64, w.pageable.data(), 64, 32, 4), copy_2d(w.s, w.pageable.data(), 64, w.a.data(), 64, 32, 4); }},
     {"copy_3d",
      [](World& w) {
@@ -510,6 +515,14 @@ const Operation own_waits[] = {
        w.other.use();
        overlap(in, out, {.chunk = 1024}, [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(stream, to, from); });
      }},
+    {"overlap_bytes",
+     [](World& w) {
+       PinnedBuffer<int> in{std::size_t{1} << 12}, out{in.size()};
+       w.other.use();
+       const AnyOverlapEnd inputs[] = {in};
+       overlap_bytes(inputs, out, {.chunk = 1024},
+                     [](StreamRef stream, const OverlapBytes& bytes, const OverlapChunk&) { copy(stream, bytes.out, bytes.in[0]); });
+     }},
     {"NativeDeviceResource::allocate_sync",
      [](World& w) {
        const NativeDeviceResource resource{w.device};
@@ -526,6 +539,9 @@ struct Wait {
 };
 std::ostream& operator<<(std::ostream& out, const Wait& wait) { return out << wait.name; }
 const Wait waits[] = {
+    {"quiesce_for", "completion.hpp: It waits at most `timeout`, and returns false", [](World&) { drop(quiesce_for(patience)); }},
+    {"quiesce_until", "completion.hpp: The same until a point in time of any clock",
+     [](World&) { drop(quiesce_until(std::chrono::steady_clock::now() + patience)); }},
     {"partition", "partition.hpp: The first such call waits until the work of all streams of the device is complete",
      [](World& w) { drop(code_of([&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); })); }},
     {"Device::synchronize", "device.hpp: Waits until everything submitted to this device has completed",

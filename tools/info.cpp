@@ -27,6 +27,7 @@ std::string abilities(runnel::Device device) {
     if (can) text += (text.empty() ? "" : ", ") + std::string{what};
   };
   add(device.can_map_host_memory(), "map host memory");
+  add(device.can_pin_read_only_memory(), "pin read-only memory");
   add(device.has_memory_pools(), "allocate in stream order");
   add(device.has_stream_memory_operations(), "wait for and write values in memory");
   add(device.has_partitions(), "give streams a part of its multiprocessors");

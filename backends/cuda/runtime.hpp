@@ -48,6 +48,7 @@ inline constexpr attribute attribute_compute_capability_minor = cudaDevAttrCompu
 inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
 inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
+inline constexpr attribute attribute_can_pin_read_only_memory = cudaDevAttrHostRegisterReadOnlySupported;
 inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
 inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables = cudaDevAttrPageableMemoryAccessUsesHostPageTables;
 // The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: the runtime accepts the number, but has no name for it.
@@ -179,6 +180,8 @@ inline constexpr auto malloc_host = &cudaHostAlloc;
 inline constexpr auto free_host = &cudaFreeHost;
 inline constexpr unsigned int host_register_flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 inline constexpr auto host_register = &cudaHostRegister;
+inline constexpr unsigned int host_register_read_only = cudaHostRegisterReadOnly;
+inline constexpr bool registers_read_only_memory = true;
 inline constexpr bool prefers_registered_pages = true;
 inline constexpr auto host_unregister = &cudaHostUnregister;
 inline constexpr auto host_get_device_pointer = &cudaHostGetDevicePointer;

@@ -32,6 +32,8 @@ rt::attribute native_attribute(Attribute attribute) noexcept {
       return rt::attribute_multiprocessor_count;
     case Attribute::can_map_host_memory:
       return rt::attribute_can_map_host_memory;
+    case Attribute::can_pin_read_only_memory:
+      return rt::attribute_can_pin_read_only_memory;
     case Attribute::pageable_memory_access:
       return rt::attribute_pageable_memory_access;
     case Attribute::pageable_memory_access_uses_host_page_tables:
@@ -84,6 +86,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
   const status s = rt::device_get_attribute(&value, native_attribute(attribute), device);
   if (s == ok && attribute == Attribute::hardware_queues) value = hardware_queues();
   if (s == ok && attribute == Attribute::partitions) return rt::can_divide_devices(&value);
+  if (attribute == Attribute::can_pin_read_only_memory && !rt::registers_read_only_memory) value = 0;
   if (attribute == Attribute::stream_memory_operations && !rt::values_in_pinned_memory) value = 0;
   return s;
 }

@@ -23,6 +23,10 @@ bool prefers_registered_pages() noexcept { return rt::prefers_registered_pages; 
 
 status register_host(void* memory, std::size_t bytes) noexcept { return rt::host_register(memory, bytes, rt::host_register_flags); }
 
+status register_host_read_only(void* memory, std::size_t bytes) noexcept {
+  return rt::host_register(memory, bytes, rt::host_register_flags | rt::host_register_read_only);
+}
+
 status unregister_host(void* memory) noexcept { return rt::host_unregister(memory); }
 
 status host_device_pointer(void*& on_device, void* on_host) noexcept { return rt::host_get_device_pointer(&on_device, on_host, 0); }

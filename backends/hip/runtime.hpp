@@ -52,6 +52,7 @@ inline constexpr attribute attribute_compute_capability_minor = cudaDevAttrCompu
 inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
 inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
+inline constexpr attribute attribute_can_pin_read_only_memory = cudaDevAttrHostRegisterReadOnlySupported;
 inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
 inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables = cudaDevAttrPageableMemoryAccessUsesHostPageTables;
 inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);  // see cuda/runtime.hpp
@@ -65,6 +66,7 @@ inline constexpr attribute attribute_compute_capability_minor = hipDeviceAttribu
 inline constexpr attribute attribute_async_engine_count = hipDeviceAttributeAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = hipDeviceAttributeMultiprocessorCount;
 inline constexpr attribute attribute_can_map_host_memory = hipDeviceAttributeCanMapHostMemory;
+inline constexpr attribute attribute_can_pin_read_only_memory = attribute_can_map_host_memory;  // unused: registers_read_only_memory
 inline constexpr attribute attribute_pageable_memory_access = hipDeviceAttributePageableMemoryAccess;
 inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables =
     hipDeviceAttributePageableMemoryAccessUsesHostPageTables;
@@ -374,6 +376,13 @@ inline constexpr error (*malloc_host)(void**, std::size_t, unsigned int) = &hipH
 inline constexpr auto free_host = &hipHostFree;
 inline constexpr unsigned int host_register_flags = hipHostRegisterPortable | hipHostRegisterMapped;
 inline constexpr auto host_register = &hipHostRegister;
+#ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr unsigned int host_register_read_only = cudaHostRegisterReadOnly;
+inline constexpr bool registers_read_only_memory = true;
+#else
+inline constexpr unsigned int host_register_read_only = 0;  // the same bit makes memory coarse-grained in HIP 5
+inline constexpr bool registers_read_only_memory = false;
+#endif
 #ifdef __HIP_PLATFORM_NVIDIA__
 inline constexpr bool prefers_registered_pages = true;
 #else

@@ -127,6 +127,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
       value = 0;
       break;  // streams share no queues: each busy stream has a thread
     case Attribute::can_map_host_memory:
+    case Attribute::can_pin_read_only_memory:
     case Attribute::pageable_memory_access:
     case Attribute::pageable_memory_access_uses_host_page_tables:
     case Attribute::memory_pools:

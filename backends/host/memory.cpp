@@ -412,6 +412,7 @@ bool prefers_registered_pages() noexcept { return false; }  // its pages are mad
 status register_host(void* pointer, std::size_t bytes) noexcept {
   return catch_bad_alloc([&] { return host::register_pinned(pointer, bytes); });
 }
+status register_host_read_only(void* pointer, std::size_t bytes) noexcept { return register_host(pointer, bytes); }
 status unregister_host(void* pointer) noexcept {
   return catch_bad_alloc([&] { return host::unregister_pinned(pointer); });
 }

@@ -5,6 +5,7 @@
 /// current stream throw errc::forked. In a host function and in a hook, setting it throws errc::not_permitted.
 #pragma once
 
+#include <runnel/detail/access.hpp>
 #include <runnel/detail/refused.hpp>
 #include <runnel/device.hpp>
 #include <runnel/error.hpp>

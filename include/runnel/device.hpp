@@ -106,6 +106,8 @@ class Device {
   [[nodiscard]] int hardware_queues() const;
   /// Whether kernels can reach pinned host memory without a copy.
   [[nodiscard]] bool can_map_host_memory() const;
+  /// Whether memory that the process may only read can be pinned: HostRegistration.
+  [[nodiscard]] bool can_pin_read_only_memory() const;
   /// Whether the device can read pageable host memory directly.
   [[nodiscard]] bool has_pageable_memory_access() const;
   /// Whether the device reads pageable host memory through the host's page tables, so that pinning gains nothing.

@@ -6,6 +6,7 @@
 
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
+#include <runnel/detail/access.hpp>
 #include <runnel/detail/owned_array.hpp>
 #include <runnel/detail/refused.hpp>
 #include <runnel/memory_kind.hpp>

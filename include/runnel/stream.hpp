@@ -291,18 +291,6 @@ class Stream : public StreamRef {
   detail::SlotReference held_;  // apart from the view, so that assigning to the base never changes what is destroyed
 };
 
-namespace detail {
-class EventBase;
-/// How the library's own code reaches the private parts of the public types.
-struct Access {
-  [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }
-  [[nodiscard]] static StreamSlot* slot(StreamRef stream) noexcept { return stream.slot_; }
-  [[nodiscard]] static native::event recorded(const EventBase& event) noexcept;
-  [[nodiscard]] static Partition partition(const PartitionData* data) noexcept { return Partition{data}; }
-  [[nodiscard]] static const PartitionData* data(Partition partition) noexcept { return partition.data_; }
-};
-}  // namespace detail
-
 }  // namespace runnel::inline RUNNEL_ABI
 
 template <>

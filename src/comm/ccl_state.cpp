@@ -8,6 +8,7 @@
 #include "stream/slots.hpp"
 
 #include <runnel/copy.hpp>
+#include <runnel/detail/access.hpp>
 #include <runnel/error.hpp>
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 #include "stream/slots.hpp"
 
 #include <runnel/copy.hpp>
+#include <runnel/detail/access.hpp>
 #include <runnel/error.hpp>
 #include <runnel/memory.hpp>
 

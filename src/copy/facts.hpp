@@ -14,6 +14,7 @@
 #include "stream/uses.hpp"
 
 #include <runnel/config.hpp>
+#include <runnel/detail/access.hpp>
 
 #include <optional>
 

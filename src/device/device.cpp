@@ -290,6 +290,9 @@ int Device::hardware_queues() const {
 bool Device::can_map_host_memory() const {
   return detail::attribute_of(ordinal_, backend::Attribute::can_map_host_memory, "ask whether a device maps host memory") != 0;
 }
+bool Device::can_pin_read_only_memory() const {
+  return detail::attribute_of(ordinal_, backend::Attribute::can_pin_read_only_memory, "ask whether a device pins read-only memory") != 0;
+}
 bool Device::has_pageable_memory_access() const {
   return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access, "ask whether a device reads pageable memory") != 0;
 }

@@ -24,6 +24,7 @@
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
 
+#include <runnel/detail/access.hpp>
 #include <runnel/device_resource.hpp>
 #include <runnel/memory.hpp>
 

@@ -21,11 +21,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -177,6 +180,42 @@ void undo(std::uint64_t owner, Range within) noexcept {
   return parts;
 }
 
+/// Whether the process may read each page, and may not write one of them. Reads the system's list of mappings, which takes long, so it is
+/// asked only where a runtime has refused the memory.
+[[nodiscard]] bool is_read_only(Range range) noexcept {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps{std::fopen("/proc/self/maps", "re"), &std::fclose};
+  if (maps == nullptr) return false;
+  bool writable = true;
+  char line[512];
+  for (bool is_begin = true; range.begin < range.end && std::fgets(line, sizeof line, maps.get()) != nullptr;) {
+    std::uintptr_t begin = 0, end = 0;
+    char rights[5] = {};
+    const bool is_mapping = is_begin && std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, rights) == 3;
+    is_begin = std::strchr(line, '\n') != nullptr;  // a long path takes several reads
+    if (!is_mapping || end <= range.begin) continue;
+    if (begin > range.begin || rights[0] != 'r') return false;
+    writable = writable && rights[1] == 'w';
+    range.begin = end;
+  }
+  return range.begin >= range.end && !writable;
+}
+
+/// Memory that the process may only read is registered for reading.
+void register_pages(Range range) {
+  const auto plainly = [&] { return backend::register_host(range.pointer(), range.bytes()); };
+  const backend::status s = detail::allocate_behind_releases(operation, plainly);
+  if (s == backend::ok || !is_read_only(range)) return detail::check(s, operation);
+  backend::forget_error(s);
+  const Device device = Device::current();
+  if (!device.can_pin_read_only_memory()) {
+    char reason[100];
+    std::snprintf(reason, sizeof reason, "a part of it is read-only, and device %d cannot pin such memory", device.ordinal());
+    detail::throw_error(errc::not_supported, operation, reason);
+  }
+  const auto for_reading = [&] { return backend::register_host_read_only(range.pointer(), range.bytes()); };
+  detail::check(detail::allocate_behind_releases(operation, for_reading), operation);
+}
+
 /// Pins an entered range.
 void pin_all(Range range) {
   detail::ToldAllocation told{operation, MemoryKind::pinned, range.bytes()};
@@ -184,8 +223,7 @@ void pin_all(Range range) {
   detail::populate_for_registration(range.pointer(), range.bytes());
   {
     const detail::RelaxedCapture relaxed;
-    const auto pin = [&] { return backend::register_host(range.pointer(), range.bytes()); };
-    detail::check(detail::allocate_behind_releases(operation, pin), operation);
+    register_pages(range);
   }
   note_made(range);
   if (detail::is_checking()) checker::pins(range.pointer(), range.bytes());
@@ -216,7 +254,7 @@ void pin(Range gap, std::uintptr_t begin, std::uint64_t owner) {
 
 }  // namespace
 
-HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
+HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
   detail::enter(operation);
   detail::watch_main_thread();
   detail::require_device(0, operation);
@@ -237,7 +275,7 @@ HostRegistration::HostRegistration(void* pointer, std::size_t bytes) {
     undo(owner, range);
     throw;
   }
-  pointer_ = pointer;
+  pointer_ = range.pointer();
   bytes_ = bytes;
   owner_ = owner;
 }

@@ -7,6 +7,7 @@
 #include "stream/slots.hpp"
 #include "stream/uses.hpp"
 
+#include <runnel/detail/access.hpp>
 #include <runnel/stream.hpp>
 
 #include <atomic>

@@ -6,6 +6,8 @@
 #include "base/hooks.hpp"
 #include "device/scoped_device.hpp"
 
+#include <runnel/detail/access.hpp>
+
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {

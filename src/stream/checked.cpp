@@ -3,6 +3,7 @@
 
 #include "stream/stream_call.hpp"
 
+#include <runnel/detail/access.hpp>
 #include <runnel/race_checker.hpp>
 
 #include <array>

@@ -10,6 +10,8 @@
 #include "stream/slots.hpp"
 #include "stream/stream_device.hpp"
 
+#include <runnel/detail/access.hpp>
+
 #include <cstddef>
 #include <utility>
 #include <vector>

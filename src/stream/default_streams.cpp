@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The default streams of devices and of threads.
+#include <runnel/detail/access.hpp>
 #include <runnel/stream.hpp>
 
 #include "base/check.hpp"

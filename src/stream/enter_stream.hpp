@@ -8,6 +8,7 @@
 #include "stream/slots.hpp"
 
 #include <runnel/config.hpp>
+#include <runnel/detail/access.hpp>
 
 #include <cstdint>
 

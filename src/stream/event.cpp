@@ -18,6 +18,8 @@
 #include "stream/stream_call.hpp"
 #include "stream/watcher.hpp"
 
+#include <runnel/detail/access.hpp>
+
 #include <cmath>
 #include <memory>
 #include <mutex>

@@ -18,6 +18,8 @@
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 
+#include <runnel/detail/access.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <exception>

@@ -9,6 +9,8 @@
 #include "device/scoped_device.hpp"
 #include "stream/event_pool.hpp"
 
+#include <runnel/detail/access.hpp>
+
 #include <array>
 #include <cstddef>
 #include <mutex>

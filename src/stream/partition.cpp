@@ -9,6 +9,8 @@
 #include "device/device_call.hpp"
 #include "stream/stream_call.hpp"
 
+#include <runnel/detail/access.hpp>
+
 #include <algorithm>
 #include <list>
 #include <mutex>

@@ -13,6 +13,8 @@
 #include "stream/graph_functions.hpp"
 #include "stream/slots.hpp"
 
+#include <runnel/detail/access.hpp>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -8,6 +8,7 @@
 #include "stream/uses.hpp"
 #include "stream/watcher.hpp"
 
+#include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <runnel/detail/access.hpp>
 #include <runnel/detail/capturing.hpp>
 #include <runnel/foreign_stream.hpp>
 #include <runnel/stream.hpp>

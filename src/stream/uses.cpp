@@ -16,6 +16,8 @@
 #include "stream/idle.hpp"
 #include "stream/observed.hpp"
 
+#include <runnel/detail/attachment.hpp>
+
 #include <algorithm>
 #include <mutex>
 #include <new>

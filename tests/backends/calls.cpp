@@ -73,6 +73,7 @@ TEST(DeviceFacts, AreTheRuntimesAttributes) {
   EXPECT_EQ(device.async_engine_count(), asked(cudaDevAttrAsyncEngineCount));
   EXPECT_EQ(device.multiprocessor_count(), asked(cudaDevAttrMultiProcessorCount));
   EXPECT_EQ(device.can_map_host_memory(), asked(cudaDevAttrCanMapHostMemory) != 0);
+  EXPECT_EQ(device.can_pin_read_only_memory(), asked(cudaDevAttrHostRegisterReadOnlySupported) != 0);
   EXPECT_EQ(device.has_pageable_memory_access(), asked(cudaDevAttrPageableMemoryAccess) != 0);
   EXPECT_EQ(device.pageable_memory_access_uses_host_page_tables(), asked(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0);
   EXPECT_EQ(device.has_memory_pools(), asked(cudaDevAttrMemoryPoolsSupported) != 0);

@@ -209,6 +209,7 @@ std::vector<BadCall> bad_calls() {
       {"multiprocessor_count", [](Device d) { static_cast<void>(d.multiprocessor_count()); }},
       {"hardware_queues", [](Device d) { static_cast<void>(d.hardware_queues()); }},
       {"can_map_host_memory", [](Device d) { static_cast<void>(d.can_map_host_memory()); }},
+      {"can_pin_read_only_memory", [](Device d) { static_cast<void>(d.can_pin_read_only_memory()); }},
       {"has_pageable_memory_access", [](Device d) { static_cast<void>(d.has_pageable_memory_access()); }},
       {"pageable_memory_access_uses_host_page_tables",
        [](Device d) { static_cast<void>(d.pageable_memory_access_uses_host_page_tables()); }},

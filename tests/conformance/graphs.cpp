@@ -657,8 +657,9 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
   };
   if (code_of([&] { graph = capture(*stream, work); }) == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
   const std::string drawing = graph.dot();
+  // Without memory pools, memory that a capture uses belongs to no graph, and is never freed.
   for (const char* const part : {"\"allocation\"", "\"free\""})
-    EXPECT_NE(drawing.find(part), std::string::npos) << part << " is missing in\n" << drawing;
+    EXPECT_EQ(drawing.find(part) != std::string::npos, device().has_memory_pools()) << part << " in\n" << drawing;
   for (int i = 0; i < 3; ++i) {
     number_source(77 + i);
     graph.launch(*stream);
@@ -701,7 +702,7 @@ TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
   if (code_of([&] { static_cast<void>(capture(*stream, [&] { const DeviceBuffer<int> scratch{count, *stream}; })); }) == errc::capture)
     GTEST_SKIP() << "this runtime cannot capture allocations";
   capture_work();
-  EXPECT_NE(graph.dot().find("\"free\""), std::string::npos) << graph.dot();
+  EXPECT_EQ(graph.dot().find("\"free\"") != std::string::npos, device().has_memory_pools()) << graph.dot();
   for (int i = 0; i < 2; ++i) {
     number_source(7 + i);
     graph.launch(*stream);

@@ -207,6 +207,7 @@ const Operation operations[] = {
     {"Device::multiprocessor_count", [](World& w) { drop(w.device.multiprocessor_count()); }},
     {"Device::hardware_queues", [](World& w) { drop(w.device.hardware_queues()); }},
     {"Device::can_map_host_memory", [](World& w) { drop(w.device.can_map_host_memory()); }},
+    {"Device::can_pin_read_only_memory", [](World& w) { drop(w.device.can_pin_read_only_memory()); }},
     {"Device::has_pageable_memory_access", [](World& w) { drop(w.device.has_pageable_memory_access()); }},
     {"Device::pageable_memory_access_uses_host_page_tables",
      [](World& w) { drop(w.device.pageable_memory_access_uses_host_page_tables()); }},

@@ -977,6 +977,83 @@ TEST_F(Registration, InvalidRangesAreRefused) {
   EXPECT_EQ(code_of([&] { const HostRegistration past(&variable, huge); }), errc::invalid_argument);
 }
 
+TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
+  Stream stream;
+  std::vector<unsigned char> memory(size, 3);
+  const std::vector<unsigned char>& same = memory;
+  const std::span<const unsigned char> view{same};
+  DeviceBuffer<unsigned char> there{size, stream};
+  for (const auto& make : std::initializer_list<HostRegistration (*)(std::span<const unsigned char>)>{
+           [](std::span<const unsigned char> s) { return HostRegistration{s}; },
+           [](std::span<const unsigned char> s) {
+             return HostRegistration{s.data(), s.size()};
+           },
+           [](std::span<const unsigned char> s) { return HostRegistration{std::span<const unsigned char>{s}}; }}) {
+    const HostRegistration pin = make(view);
+    EXPECT_EQ(pin.data(), same.data());
+    EXPECT_NE(pin.device_pointer<const unsigned char>(), nullptr);
+    EXPECT_EQ(copy(stream, there, same, Pageable::refuse), CopyResult::direct);
+    fill(stream, there, static_cast<unsigned char>(4));
+    EXPECT_EQ(copy(stream, memory, there, Pageable::refuse), CopyResult::direct);  // its pages are writable
+    stream.synchronize();
+    EXPECT_EQ(std::count(memory.begin(), memory.end(), 4), static_cast<std::ptrdiff_t>(size));
+  }
+  EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
+}
+
+/// Pages of a file that the process may only read; the last ones of them may be written if `writable` is not 0.
+class MappedFile {
+ public:
+  explicit MappedFile(std::size_t bytes, std::size_t writable = 0) : bytes_{bytes} {
+    const std::vector<unsigned char> content(bytes, 6);
+    std::FILE* const file = std::tmpfile();
+    if (file == nullptr || std::fwrite(content.data(), 1, bytes, file) != bytes || std::fflush(file) != 0) std::abort();
+    mapped_ = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fileno(file), 0);
+    std::fclose(file);
+    if (mapped_ == MAP_FAILED) std::abort();
+    if (writable != 0 && mprotect(data() + bytes - writable, writable, PROT_READ | PROT_WRITE) != 0) std::abort();
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() { munmap(mapped_, bytes_); }
+  [[nodiscard]] unsigned char* data() const { return static_cast<unsigned char*>(mapped_); }
+  [[nodiscard]] std::size_t size() const { return bytes_; }
+
+ private:
+  void* mapped_ = nullptr;
+  std::size_t bytes_;
+};
+
+TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t bytes = 16 * page;
+  for (const std::size_t writable : {0 * page, 4 * page}) {
+    const MappedFile file{bytes, writable};
+    const std::span<const unsigned char> content{file.data(), bytes};
+    Stream stream;
+    DeviceBuffer<unsigned char> there{bytes, stream};
+    std::vector<unsigned char> back(bytes);
+    if (!device().can_pin_read_only_memory() && !device().pageable_memory_access_uses_host_page_tables()) {
+      EXPECT_EQ(code_of([&] { const HostRegistration pin{content}; }), errc::not_supported);
+      const std::string text = text_of([&] { const HostRegistration pin{content}; });
+      EXPECT_NE(text.find("a part of it is read-only, and device 0 cannot pin such memory"), std::string::npos) << text;
+    } else {
+      const HostRegistration pin{content};
+      EXPECT_EQ(pin.data(), file.data());
+      EXPECT_EQ(pointer_info(file.data() + bytes - 1).kind, MemoryKind::pinned);
+      EXPECT_EQ(copy(stream, there, content, Pageable::refuse), CopyResult::direct);
+      copy(stream, back, there);
+      stream.synchronize();
+      EXPECT_EQ(std::count(back.begin(), back.end(), 6), static_cast<std::ptrdiff_t>(bytes));
+    }
+    EXPECT_EQ(pointer_info(file.data()).kind, MemoryKind::pageable);
+    copy(stream, there, content);  // nothing is left of either
+    copy(stream, back, there);
+    stream.synchronize();
+    EXPECT_EQ(std::count(back.begin(), back.end(), 6), static_cast<std::ptrdiff_t>(bytes));
+  }
+}
+
 TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* const mapped = mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -119,13 +119,11 @@ struct OwnView {
   s.wait_stream(pool.acquire());
 }
 
+[[maybe_unused]] const std::vector<int> make_const_vector() { return {1, 2, 3}; }
 [[maybe_unused]] void registrations(std::vector<int>& v, const void* p, const int* q) {
-  const HostRegistration a{std::as_const(v)};  // error: the memory is const, and devices may write pinned memory
-  const HostRegistration b{p, 12};             // error: the memory is const, and devices may write pinned memory
-  const HostRegistration c(q, 12);             // error: the memory is const, and devices may write pinned memory
-  const std::span<const int> view{v};
-  const HostRegistration d{view};           // error: the memory is const, and devices may write pinned memory
-  const HostRegistration e{make_vector()};  // error: a temporary container ends at once: give it a name
+  const HostRegistration a{std::as_const(v)}, b{p, 12}, c(q, 12), d{std::span<const int>{v}};
+  const HostRegistration e{make_vector()};        // error: a temporary container ends at once: give it a name
+  const HostRegistration i{make_const_vector()};  // error: a temporary container ends at once: give it a name
   const HostRegistration f{v}, g{v.data(), 12}, h{static_cast<void*>(v.data()), 12};
 }
 
@@ -211,8 +209,8 @@ static_assert(!std::is_constructible_v<Buffer, int, Stream> && !std::is_construc
 static_assert(!std::is_constructible_v<Buffer, int, StreamLease> && !std::is_constructible_v<StreamGuard, Stream>);
 static_assert(std::is_constructible_v<StreamGuard, Stream&> && std::is_constructible_v<StreamGuard, StreamRef>);
 static_assert(std::is_constructible_v<HostRegistration, Vector&> && std::is_constructible_v<HostRegistration, void*, int>);
-static_assert(!std::is_constructible_v<HostRegistration, const Vector&> && !std::is_constructible_v<HostRegistration, Vector>);
-static_assert(!std::is_constructible_v<HostRegistration, const void*, int>);
+static_assert(std::is_constructible_v<HostRegistration, const Vector&> && std::is_constructible_v<HostRegistration, const void*, int>);
+static_assert(!std::is_constructible_v<HostRegistration, Vector> && !std::is_constructible_v<HostRegistration, const Vector>);
 static_assert(!std::is_constructible_v<Stream, int> && !std::is_constructible_v<Stream, Device, int>);
 static_assert(!std::is_constructible_v<Stream, Device, Priority> && !std::is_constructible_v<StreamRef, int>);
 static_assert(!std::is_convertible_v<int, Stream> && !std::is_convertible_v<int, StreamRef>);

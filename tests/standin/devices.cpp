@@ -37,6 +37,9 @@ int attribute(int& value, vendor::Attribute which) {
     case cudaDevAttrCanMapHostMemory:
       value = 1;
       return vendor::ok;
+    case cudaDevAttrHostRegisterReadOnlySupported:
+      value = settings().read_only_registrations ? 1 : 0;
+      return vendor::ok;
     case cudaDevAttrPageableMemoryAccess:
       value = 0;
       return vendor::ok;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "calls.hpp"
@@ -138,6 +141,30 @@ int prefetch(const void* memory, std::size_t size, int place, vendor::StreamHand
   return code;
 }
 
+/// HIP's stand-in is AMD's runtime, which has no such flag.
+bool is_for_reading([[maybe_unused]] unsigned int flags) {
+#ifdef STANDIN_CUDA
+  return (flags & cudaHostRegisterReadOnly) != 0;
+#else
+  return false;
+#endif
+}
+
+/// Whether the process may write each page, as the system's list of mappings says.
+bool can_all_be_written(const void* memory, std::size_t size) {
+  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t end = at + size;
+  std::ifstream maps{"/proc/self/maps"};
+  for (std::string line; at < end && std::getline(maps, line);) {
+    unsigned long first = 0, last = 0;
+    char rights[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &first, &last, rights) != 3 || last <= at) continue;
+    if (first > at || rights[1] != 'w') return false;
+    at = last;
+  }
+  return at >= end;
+}
+
 }  // namespace
 
 extern "C" {
@@ -164,9 +191,12 @@ hipError_t hipHostFree(void* memory) {
 }
 #endif
 
-vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int) {
+vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int flags) {
   return call_outside_captures(Call::makes, [&](Lock&) -> int {
     if (memory == nullptr || size == 0) return vendor::invalid_value;
+    const bool read_only = is_for_reading(flags);
+    if (read_only && !settings().read_only_registrations) return vendor::not_supported;
+    if (!read_only && !can_all_be_written(memory, size)) return vendor::invalid_value;
     if (size > settings().memory || state().blocks.used(-1) > settings().memory - size) return vendor::out_of_memory;
     return state().blocks.add_registered(memory, size) ? vendor::ok : vendor::host_memory_already_registered;
   });

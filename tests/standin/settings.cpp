@@ -61,6 +61,7 @@ Settings read() {
   s.pools = number_of("STANDIN_POOLS", 1) != 0;
   s.peers = number_of("STANDIN_PEERS", 1) != 0;
   s.memory_operations = number_of("STANDIN_MEMORY_OPERATIONS", 1) != 0;
+  s.read_only_registrations = number_of("STANDIN_READ_ONLY", 1) != 0;
   s.reuse_handles = number_of("STANDIN_REUSE_HANDLES", 0) != 0;
   s.stuck_captures = number_of("STANDIN_STUCK_CAPTURES", 0) != 0;
   s.report = text_of("STANDIN_REPORT", "");

@@ -36,6 +36,7 @@ struct Settings {
   bool pools;
   bool peers;
   bool memory_operations;
+  bool read_only_registrations;
   bool reuse_handles;
   bool stuck_captures;
   std::string report;

@@ -95,12 +95,15 @@ with tool.scratch() as directory:
             tool.expect(limited.returncode == 1 and error.count('\n') == 1 and 'File too large; raise the limit (ulimit -f)' in error and
                         target.read_bytes() == b'old' and sorted(os.listdir(directory)) == names, f'{written} cannot grow: {error.strip()}')
 
-    # Signals while the command waits for input. Under nohup this test inherits an ignored SIGHUP, so reset it first.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Signals while the command waits for input. Under nohup this test inherits an ignored SIGHUP, and as a shell's background job an ignored
+    # SIGINT and SIGQUIT, so reset them first.
+    endings = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
+    for number in endings:
+        signal.signal(number, signal.SIG_DFL)
     os.mkfifo(fifo := tool.path(directory, 'fifo'))
     names = sorted(os.listdir(directory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGQUIT would leave a file with the memory
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in endings:
         running = subprocess.Popen([tool.RUNNEL, 'overlap', *upper, fifo, target], stderr=subprocess.PIPE)
         with open(fifo, 'wb') as feeding:
             feeding.write(DATA)

@@ -45,6 +45,7 @@ enum class Attribute {
   multiprocessor_count,
   hardware_queues,
   can_map_host_memory,
+  can_pin_read_only_memory,
   pageable_memory_access,
   pageable_memory_access_uses_host_page_tables,
   stream_memory_operations,
@@ -199,13 +200,16 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other
 /// memory returns plain pinned memory.
 [[nodiscard]] status malloc_host_write_combined(void*&, std::size_t bytes) noexcept;
 [[nodiscard]] status free_host(void*) noexcept;  // memory of either kind
-/// Whether freeing pinned or managed memory, and ending a registration, wait until all devices are idle, and meanwhile hold each thread that
-/// calls the runtime.
+/// Whether freeing pinned or managed memory, and ending a registration, wait until all devices are idle, and meanwhile hold each thread
+/// that calls the runtime.
 [[nodiscard]] bool frees_wait_for_devices() noexcept;
 /// Whether registered memory is as good as that of malloc_host(), which makes its pages slowly.
 [[nodiscard]] bool prefers_registered_pages() noexcept;
 /// Pins existing memory, for every device.
 [[nodiscard]] status register_host(void*, std::size_t bytes) noexcept;
+/// The same for memory that the process may only read. Devices may not write it either. Requires: Attribute::can_pin_read_only_memory of
+/// the current device.
+[[nodiscard]] status register_host_read_only(void*, std::size_t bytes) noexcept;
 [[nodiscard]] status unregister_host(void*) noexcept;
 /// The address of pinned memory on the current device.
 [[nodiscard]] status host_device_pointer(void*& on_device, void* on_host) noexcept;

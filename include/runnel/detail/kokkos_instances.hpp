@@ -3,6 +3,8 @@
 /// stream is, and before Kokkos finalizes, because an instance must outlive neither (from Kokkos 5.1 on, Kokkos aborts the process).
 #pragma once
 
+#include <runnel/detail/access.hpp>
+#include <runnel/detail/attachment.hpp>
 #include <runnel/detail/capturing.hpp>
 #include <runnel/detail/kokkos_work.hpp>
 #include <runnel/detail/process_wide.hpp>

@@ -3,6 +3,8 @@
 /// run as host functions. Without this, its fences and copies would be right on a device and wrong on host spaces.
 #pragma once
 
+#include <runnel/detail/access.hpp>
+#include <runnel/detail/attachment.hpp>
 #include <runnel/detail/process_wide.hpp>
 #include <runnel/error.hpp>
 #include <runnel/event.hpp>

@@ -10,13 +10,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// An object that other code keeps with a stream. It is destroyed when the stream ends, before the native handle.
-struct Attachment {
-  const void* key;  ///< an address that only this kind of attachment has
-  /// Called outside host functions, and only where the runtime may be called: not in a forked child, nor while the process exits.
-  void (*destroy)(Attachment*) noexcept;
-  Attachment* next = nullptr;
-};
+struct Attachment;  // detail/attachment.hpp
 
 /// What is needed of `std::atomic`, without the thousands of lines of <atomic>. An order is a std::memory_order, or its number.
 template <class T>

@@ -103,13 +103,14 @@ bool StagingWorkers::has_many_parts() noexcept {
   });
 }
 
-/// Unless it `must_look`, a worker that meets another thread at the lists does not wait for it.
+/// Unless it `must_look`, a worker that meets another thread at the lists does not wait for it: workers that press for the lists slow down
+/// the caller who adds a job (128 KiB copies in a row: 2.5 GB/s instead of 15 on an H100).
 StagingWorkers::Found StagingWorkers::look(bool must_look) {
   Found found;
   std::unique_lock lock{lock_, std::defer_lock};
   if (must_look)
     lock.lock();
-  else if (found.met_another = !lock.try_lock(); found.met_another)
+  else if (!lock.try_lock())
     return found;
   found.job = claim(found.part);
   found.has_more = found.job != nullptr && !rings_.empty();
@@ -180,8 +181,7 @@ void StagingWorkers::work() {
     } else if (found.watches) {
       watch(Clock::now() - last_success);
     } else if (!was_idle_for_long) {
-      const int polls = sync::polls(found.met_another ? 8 : 500);
-      for (int i = 0; i < polls && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
+      for (int i = 0; i < sync::polls(500) && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
     } else {
       sleep(seen);
       last_success = Clock::now();

@@ -35,9 +35,8 @@ class StagingWorkers {
   struct Found {
     JobPtr job;  // null: there is nothing to move now
     Part part{};
-    bool has_more = false;     // there are other parts, to move or to watch for
-    bool watches = false;      // this worker is the one that keeps looking
-    bool met_another = false;  // which looks, or changes the lists
+    bool has_more = false;  // there are other parts, to move or to watch for
+    bool watches = false;   // this worker is the one that keeps looking
   };
   void work();
   [[nodiscard]] Found look(bool must_look);

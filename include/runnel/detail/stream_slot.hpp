@@ -48,7 +48,6 @@ struct StreamSlot {
   }
 };
 
-struct Access;
 [[nodiscard]] inline bool is_live(const StreamSlot* slot, std::uint64_t id) noexcept {
   return slot != nullptr && slot->id.load(__ATOMIC_ACQUIRE) == id;
 }

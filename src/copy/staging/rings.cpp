@@ -2,9 +2,11 @@
 #include "copy/staging/rings.hpp"
 
 #include "base/check.hpp"
+#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
 #include "base/lost_device.hpp"
 #include "base/parse_size.hpp"
+#include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
@@ -22,7 +24,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -40,6 +44,9 @@ namespace {
 
 // A piece is three calls of the runtime, and a channel of CUDA holds 1,020 calls.
 constexpr std::size_t most_pieces = 256;
+constexpr std::size_t smallest_ring = smallest_piece * pieces_per_ring;
+/// How long a copy without memory for a ring waits for another stream's.
+constexpr std::chrono::seconds ring_patience{1};
 
 constexpr int most_workers = 64;
 
@@ -152,32 +159,46 @@ void StagingRings::start_workers(const char* operation) {
   started_ = true;
 }
 
-/// Above the limit, or without memory, a stream gets a smaller ring, if need be the smallest: slower, but it never waits for another
-/// stream. Nor is cached pinned memory given back here: the runtimes hold a caller who frees such memory.
-Ring& StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation) {
+/// Above the limit, or without memory, a stream gets a smaller ring, if need be the smallest. Nor is cached pinned memory given back here:
+/// that takes long. Null if there is no memory for the smallest one: `refusal` is the runtime's status then.
+Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation, backend::status& refusal) {
   for (;; bytes /= 2) {
     Ring* ring = find_ring(owner, bytes);
-    if (ring != nullptr) return *ring;
-    const bool is_smallest = bytes == smallest_piece * pieces_per_ring;
+    if (ring != nullptr) return ring;
+    const bool is_smallest = bytes == smallest_ring;
     if (!is_smallest && pinned_ + bytes > options_->memory) continue;
-    const backend::status s = make_ring(bytes, ring);
-    if (s == backend::ok) return *ring;
-    if (backend::classify(s) != errc::out_of_memory) throw_status(s, operation);
-    if (is_smallest) throw_shortage(s, operation);
-    backend::forget_error(s);
+    refusal = make_ring(bytes, ring);
+    if (refusal == backend::ok) return ring;
+    if (backend::classify(refusal) != errc::out_of_memory) throw_status(refusal, operation);
+    backend::forget_error(refusal);
+    if (is_smallest) return nullptr;
   }
 }
 
 Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* operation) {
   const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-  const std::lock_guard lock{mutex_};
+  std::unique_lock lock{mutex_};
   start_workers(operation);
   const std::size_t row = row_of(id) + work.bytes();
-  Ring& ring = find_or_make_ring(id, ring_bytes_for(work, row), operation);
-  ring.owner = id;
-  ring.row.store(row, std::memory_order_relaxed);
-  ring.active.fetch_add(1, std::memory_order_acq_rel);
-  return ring;
+  backend::status refusal = backend::ok;
+  Ring* ring = find_or_make_ring(id, ring_bytes_for(work, row), operation, refusal);
+  if (ring == nullptr) {
+    // Copies of other streams have all the memory.
+    const WatchedWait watched{operation};
+    try_for(ring_patience, [&] {
+      ring = find_ring(id, smallest_ring);
+      if (ring != nullptr) return true;
+      lock.unlock();
+      sync::yield();
+      lock.lock();
+      return false;
+    });
+    if (ring == nullptr) throw_shortage(refusal, operation);
+  }
+  ring->owner = id;
+  ring->row.store(row, std::memory_order_relaxed);
+  ring->active.fetch_add(1, std::memory_order_acq_rel);
+  return *ring;
 }
 
 void StagingRings::trim() {

@@ -2,6 +2,7 @@
 #include "shrink.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 
 namespace random_programs {
 namespace {
@@ -57,7 +58,8 @@ Program shrink(Program program, const std::function<bool(const Program&)>& fails
       return true;
     });
   };
-  for (const std::size_t divisor : {2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 16, 32}) shorten(divisor);
+  const std::initializer_list<std::size_t> divisors{2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 16, 32};
+  for (const std::size_t divisor : divisors) shorten(divisor);
   return program;
 }
 

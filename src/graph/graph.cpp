@@ -90,8 +90,12 @@ struct Finish {
   const bool on_last = can_finish_on(last, *state);
   const native::stream stream = on_last ? last.handle() : take_own_stream(state->device);
   if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state))) return false;
-  auto* const finish = new (std::nothrow) HostFunctionOf<Finish>{Finish{}};
-  if (finish == nullptr) return false;
+  HostFunctionOf<Finish>* finish = nullptr;
+  try {
+    finish = new HostFunctionOf<Finish>{Finish{}};
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   count_made_function();
   finish->function.graph.reset(state);
   const OwnedFunction refused = try_launch(stream, state->device, OwnedFunction{finish});

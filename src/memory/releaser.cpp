@@ -176,8 +176,12 @@ void release_on_thread(LateRelease& late) noexcept {
 
 void release_on_thread(const Postponed& item) noexcept {
   if (release_mode_of_wait() == Release::never) return;
-  auto* const own = new (std::nothrow) OwnRelease{{}, item};
-  if (own == nullptr) return release(item);
+  OwnRelease* own = nullptr;
+  try {
+    own = new OwnRelease{{}, item};
+  } catch (const std::bad_alloc&) {
+    return release(item);
+  }
   own->late.item = {run_own, own, item.device};
   release_on_thread(own->late);
 }

@@ -93,12 +93,14 @@ void remove(std::uintptr_t begin) noexcept {
   const std::lock_guard lock{known.mutex};
   std::vector<Range> gaps;
   std::uintptr_t place = range.begin;
-  for (auto each = known.behind(place); place < range.end; ++each) {
-    const bool is_last = each == known.all.end() || each->first >= range.end;
-    const std::uintptr_t end = is_last ? range.end : page_of(each->first);
+  const auto add_gap = [&](std::uintptr_t end) {
     if (end > place) gaps.push_back({place, end});
-    place = is_last ? range.end : page_behind(each->second.end - 1);
+  };
+  for (auto each = known.behind(place); each != known.all.end() && each->first < range.end; ++each) {
+    add_gap(page_of(each->first));
+    place = page_behind(each->second.end - 1);
   }
+  add_gap(range.end);
   owner = ++known.owners;
   for (const Range gap : gaps) known.all.emplace(gap.begin, Registrations::Entry{gap.end, owner});
   return gaps;

@@ -15,7 +15,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// memory.
 class CopyCalls {
  public:
-  /// Without such a call, add() and finish() enqueue the copies one by one, or (`needs_batches`) return errc::not_supported's status.
+  /// What add() and finish() do where the runtime has no call for several copies: enqueue them `one_by_one`, or (`none`) return its status.
   enum class Fallback { one_by_one, none };
   CopyCalls(native::stream stream, Fallback fallback) noexcept : stream_{stream}, fallback_{fallback} {}
 

@@ -12,7 +12,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-enum class Ahead : std::uintptr_t {
+enum class Ahead : std::uint64_t {
   unknown,
   uploads,  ///< nothing but copies to the device, so that nothing ahead writes memory of the host
   idle,     ///< nothing that uses memory of the host, or that the caller has submitted
@@ -23,36 +23,46 @@ enum class Ahead : std::uintptr_t {
 class WorkAhead {
  public:
   void disturb() noexcept {
-    if (state_.load(std::memory_order_relaxed) != word(Ahead::unknown)) state_.store(word(Ahead::unknown), std::memory_order_release);
+    for (std::uint64_t found = state_.load(std::memory_order_relaxed); found % one_begun != 0;)
+      if (state_.compare_exchange_weak(found, (found - found % one_active) + one_begun, std::memory_order_acq_rel,
+                                       std::memory_order_relaxed))
+        return;
   }
 
  private:
   friend class AheadScope;
-  [[nodiscard]] static std::uintptr_t word(Ahead ahead) noexcept { return static_cast<std::uintptr_t>(ahead); }
+  // In one number: what is known (an Ahead), how many operations are under way, and how many have begun or disturbed.
+  static constexpr std::uint64_t one_active = 4, one_begun = std::uint64_t{1} << 20;
 
-  sync::Atomic<std::uintptr_t> state_{0};  // an Ahead, or the address of the AheadScope of the last operation that has begun
+  sync::Atomic<std::uint64_t> state_{0};
 };
 
-/// Takes the knowledge for the time of one operation, and puts it back as that operation leaves it, unless another operation came between.
+/// Takes the knowledge for the time of one operation, and puts it back as that operation leaves it. Operations of several threads that are
+/// under way at the same time know nothing, and leave nothing known: none of them can say what the others enqueue, and when.
 class AheadScope {
  public:
   /// Null: nothing is known of the stream.
   explicit AheadScope(WorkAhead* of) noexcept : of_{of} {
     if (of_ == nullptr) return;
-    const std::uintptr_t found = of_->state_.exchange(own_word(), std::memory_order_acq_rel);
-    if (found <= WorkAhead::word(Ahead::idle)) known_ = static_cast<Ahead>(found);
+    const std::uint64_t found = of_->state_.fetch_add(WorkAhead::one_begun + WorkAhead::one_active, std::memory_order_acq_rel);
+    if (found % WorkAhead::one_begun >= WorkAhead::one_active) return;
+    known_ = static_cast<Ahead>(found % WorkAhead::one_active);
+    alone_ = found + WorkAhead::one_begun + WorkAhead::one_active;
   }
   AheadScope(const AheadScope&) = delete;
   AheadScope& operator=(const AheadScope&) = delete;
   ~AheadScope() {
-    std::uintptr_t expected = own_word();
-    if (of_ != nullptr)
-      of_->state_.compare_exchange_strong(expected, WorkAhead::word(after_), std::memory_order_acq_rel, std::memory_order_relaxed);
+    if (of_ == nullptr) return;
+    std::uint64_t found = of_->state_.load(std::memory_order_relaxed), left = 0;
+    do {
+      left = found - found % WorkAhead::one_active - WorkAhead::one_active;
+      if (found == alone_) left += static_cast<std::uint64_t>(after_);
+    } while (!of_->state_.compare_exchange_weak(found, left, std::memory_order_acq_rel, std::memory_order_relaxed));
   }
 
   [[nodiscard]] Ahead known() const noexcept { return known_; }
-  /// Whether no other operation of the stream has begun or ended since this object was made.
-  [[nodiscard]] bool is_undisturbed() const noexcept { return of_ != nullptr && of_->state_.load(std::memory_order_acquire) == own_word(); }
+  /// Whether no other operation of the stream has been under way since this object was made.
+  [[nodiscard]] bool is_undisturbed() const noexcept { return alone_ != 0 && of_->state_.load(std::memory_order_acquire) == alone_; }
   /// The runtime has said that the stream is idle.
   void found_idle() noexcept { known_ = Ahead::idle; }
   /// Until leaves() is called again, the operation leaves nothing known behind.
@@ -61,9 +71,8 @@ class AheadScope {
   void leaves(Ahead ahead) noexcept { known_ = after_ = ahead; }
 
  private:
-  [[nodiscard]] std::uintptr_t own_word() const noexcept { return reinterpret_cast<std::uintptr_t>(this); }
-
   WorkAhead* of_;
+  std::uint64_t alone_ = 0;  // the stream's number as long as no other operation is under way; 0: one was when this one began
   Ahead known_ = Ahead::unknown;
   Ahead after_ = Ahead::unknown;
 };

@@ -16,6 +16,7 @@ SCHEDULES = '100000'
 ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_queue.cpp', 'backends/host/task_queue.hpp'
 LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
+AHEAD = 'src/stream/work_ahead.hpp'
 PENDING, USES = 'src/memory/pending_use.cpp', 'src/stream/uses.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
 
@@ -52,6 +53,9 @@ MUTATIONS = [
     weaker(CACHE, 'compare_exchange_weak(batch->next_batch, batch, {}', REL, NONE, 'base', 'batch_cache'),
     weaker(CACHE, 'rest = stack_.exchange(nullptr, {})', ACQ, NONE, 'base', 'batch_cache_at_thread_end'),
     weaker(CACHE, 'compare_exchange_strong(none, rest, {}', REL, NONE, 'base', 'batch_cache_at_thread_end'),
+    (AHEAD, '    if (found % WorkAhead::one_begun >= WorkAhead::one_active) return;\n', '', 'base', 'work_ahead_of_short_copies'),
+    (AHEAD, '      if (found == alone_) left', '      if (alone_ != 0) left', 'base', 'work_ahead_of_short_copies'),
+    (AHEAD, '- found % one_active) + one_begun', '- found % one_active)', 'base', 'work_ahead_of_copies_back'),
     weaker(RING, '{{*place_}}.load({})', ACQ, NONE, 'staging', 'to_host'),
     weaker(RING, '{{*place_}}.store(static_cast<std::uint32_t>(number), {})', REL, NONE, 'staging', 'to_device'),
     weaker(JOB, 'announced.load({})', ACQ, NONE, 'staging', 'to_device'),

@@ -50,7 +50,7 @@ class PinnedPool {
   [[nodiscard]] static std::size_t limit();
 
   /// Gives up every cached block that no stream is using. A thread of the library gives the memory back to the runtime. The call waits at
-  /// most 11 ms for that, which is long enough where the devices are idle; until then statistics() counts the bytes as `releasing`.
+  /// most 0.1 s for that, which is long enough where the devices are idle; until then statistics() counts the bytes as `releasing`.
   static void trim();
 };
 

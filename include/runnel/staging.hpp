@@ -34,7 +34,7 @@ class Staging {
   [[nodiscard]] static StagingOptions options();
 
   /// Gives up the pinned memory that no staged copy is using: a thread of the library gives it back to the runtime, for which the call
-  /// waits at most 10 ms. The next staged copy allocates its own again.
+  /// waits at most 0.1 s. The next staged copy allocates its own again.
   static void trim();
 };
 

@@ -309,7 +309,7 @@ void prepare_for_resource(int device) {
   static_cast<void>(default_stream_of(device));
 }
 
-/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets 10 ms: a block that was freed on an
+/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on an
 /// idle stream can be given back once its event has passed, which takes the device some microseconds.
 [[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream, std::size_t bytes) {
   try {
@@ -321,7 +321,7 @@ void prepare_for_resource(int device) {
     run_complete_resource_frees();
     return !are_frees_waiting(Whose::resource);
   };
-  try_for(std::chrono::milliseconds{10}, gives_all_back);
+  try_for(short_patience, gives_all_back);
   return take_from(resource, stream, bytes, operation);
 }
 

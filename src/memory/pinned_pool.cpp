@@ -102,7 +102,7 @@ struct Found {
 /// free in a moment, too. What is being given back takes longer, at worst until all devices are idle.
 [[nodiscard]] Found wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined, backend::status& refusal) {
   const WatchedWait watched{operation};
-  const auto cached_until = sync::Clock::now() + 10ms;
+  const auto cached_until = sync::Clock::now() + short_patience;
   std::size_t tried_after = all_blocks;  // so many releases
   Found found;
   try_for(release_patience, [&] {
@@ -214,7 +214,7 @@ void PinnedPool::trim() {
   constexpr const char* operation = "give cached pinned memory back";
   detail::enter(operation);
   detail::try_for(1ms, [] { return detail::pinned_shelves().release_idle().cached_blocks == 0; });
-  detail::wait_for_releases(operation, detail::trim_patience);
+  detail::wait_for_releases(operation, detail::short_patience);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -21,8 +21,9 @@ struct LateRelease {
 
 /// How long an allocation that finds no room waits for memory that is being given back.
 inline constexpr std::chrono::milliseconds release_patience{1000};
-/// How long PinnedPool::trim() and Staging::trim() wait: on idle devices small memory is back after a part of that.
-inline constexpr std::chrono::milliseconds trim_patience{10};
+/// How long trim() waits for memory that is being given back, and an allocation for what was freed on a stream that may be idle already.
+/// Both take a part of a millisecond, but a busy machine may not let a thread run for tens of them.
+inline constexpr std::chrono::milliseconds short_patience{100};
 
 /// Hands the release to the thread, and returns. Also from a host function. If the system has no thread, the release is made here, and
 /// waits. Nothing is released in a forked child and while the process exits. Requires: `item.release` also frees `late`, or whoever holds

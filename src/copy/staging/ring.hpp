@@ -42,9 +42,9 @@ inline constexpr std::size_t value_distance = 64 / sizeof(std::uint32_t);  // a 
 /// are numbered, and each value counts pieces or jobs. The values are never freed, because a stream may wait for a value after the host
 /// has seen it reached.
 struct Ring {
-  explicit Ring(std::uint32_t* first_value) noexcept : values{first_value} {}
+  explicit Ring(std::uint32_t* first_value = nullptr) : values{first_value} {}
 
-  std::uint32_t* const values;
+  std::uint32_t* values;
 
   // Guarded by StagingRings::mutex_.
   std::uint64_t owner = 0;        // the id of the stream that uses the ring

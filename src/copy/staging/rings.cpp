@@ -124,11 +124,13 @@ backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
   const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
-    rings_.reserve(rings_.size() + 1);  // so that little can fail once the values are there
+    rings_.reserve(rings_.size() + 1);  // what can throw comes before the values, which are not freed
+    auto fresh = std::make_unique<Ring>();
     void* values = nullptr;
     if (const backend::status s = backend::malloc_host(values, Ring::values_bytes); s != backend::ok) return s;
     std::memset(values, 0, Ring::values_bytes);
-    ring = rings_.emplace_back(std::make_unique<Ring>(static_cast<std::uint32_t*>(values))).get();
+    fresh->values = static_cast<std::uint32_t*>(values);
+    ring = rings_.emplace_back(std::move(fresh)).get();
   }
   void* data = nullptr;
   if (const backend::status s = allocate_pinned_pages(data, bytes); s != backend::ok) return s;
@@ -225,7 +227,7 @@ void Staging::trim() {
   detail::enter(operation);
   detail::give_back_short_copy_blocks();
   detail::staging_rings().trim();
-  detail::wait_for_releases(operation, detail::trim_patience);
+  detail::wait_for_releases(operation, detail::short_patience);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

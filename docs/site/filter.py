@@ -87,7 +87,7 @@ def examples_in(pages):
                     title = part['words']
                 else:
                     heading = part['words']
-            else:
+            elif '// a block of this page' not in part['code']:
                 place = f'#{page_label(page)}_{anchor(heading)}' if heading else ''
                 words = f'{title}: {heading}' if heading else title
                 yield f'<a href="{page_label(page)}.html{place}">{words}</a>', part['code']

@@ -86,8 +86,8 @@ struct Boundary {
 
 
 def frame_of(text):
-    """The program in which the blocks of a page stand: what is before its main(), the body up to a block, and the rest. None: it has none."""
-    found = re.search(r"^```cpp\n((?:(?!^```).)*)^int main\(\) (\{(?:(?!^```).)*)^ *// a block of this page\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    """The program in which the blocks of a page stand: what is before its main(), the parameters, the body up to a block, and the rest. None: it has none."""
+    found = re.search(r"^```cpp\n((?:(?!^```).)*)^int main(\([^)]*\)) (\{(?:(?!^```).)*)^ *// a block of this page\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return found and found.groups()
 
 
@@ -105,7 +105,7 @@ def sources(page, wanted=None):
             programs.append(place + code)
         elif frame:
             assert not words, f"{page.name}: {words}: readers do not see this; write it into the program at the page's beginning, or into the block"
-            snippets.append(f"[[maybe_unused]] static void block_{number}() {frame[1]}\n{place}{code}{frame[2]}")
+            snippets.append(f"[[maybe_unused]] static void block_{number}{frame[1]} {frame[2]}\n{place}{code}{frame[3]}")
         else:
             snippets.append(f"[[maybe_unused]] static void block_{number}() {{\n{words or ''}\n{{\n{place}{code}}}\n}}\n")
     return programs + (["".join(snippets)] if len(snippets) > 1 else [])

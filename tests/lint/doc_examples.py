@@ -9,7 +9,7 @@ then each other block of the page compiles in its place, so that readers who pas
 a program a block is the body of a function with `using namespace runnel`, and a comment before it, which readers do not see, declares the
 names that it uses: <!-- given: Stream stream; int n = 1; -->
 A block that needs another library says so in that comment: <!-- needs: kokkos; given: ... -->. The first form leaves such blocks out. The
-second form writes only them into a file, for a build that has the library."""
+second form writes only them into a file, for a build that has the library; one of them with an #include is what the file begins with."""
 import pathlib
 import re
 import subprocess
@@ -86,7 +86,7 @@ struct Boundary {
 
 
 def frame_of(text):
-    """The program in which the blocks of a page stand: what is before its main(), the parameters, the body up to a block, and the rest. None: it has none."""
+    """The program in which the blocks of a page stand: what is before its main(), the parameters, the body up to a block, and the rest."""
     found = re.search(r"^```cpp\n((?:(?!^```).)*)^int main(\([^)]*\)) (\{(?:(?!^```).)*)^ *// a block of this page\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return found and found.groups()
 
@@ -101,7 +101,9 @@ def sources(page, wanted=None):
         if needs != wanted:
             continue
         place = f'#line {text[:block.start(3)].count(chr(10)) + 1} "{page.relative_to(repository.ROOT)}"\n'
-        if "#include" in code or "int main(" in code:
+        if wanted and "#include" in code:
+            snippets[0] = place + code  # what such a page begins with
+        elif "#include" in code or "int main(" in code:
             programs.append(place + code)
         elif frame:
             assert not words, f"{page.name}: {words}: readers do not see this; write it into the program at the page's beginning, or into the block"

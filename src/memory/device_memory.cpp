@@ -309,8 +309,8 @@ void prepare_for_resource(int device) {
   static_cast<void>(default_stream_of(device));
 }
 
-/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on an
-/// idle stream can be given back once its event has passed, which takes the device some microseconds.
+/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on
+/// an idle stream can be given back once its event has passed, which takes the device some microseconds.
 [[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream, std::size_t bytes) {
   try {
     return take_from(resource, stream, bytes, operation);

@@ -198,7 +198,9 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   const auto counts = [&] { return live_objects(); };
   LiveObjects after = counts();
   const bool is_discarded_later = enqueues_several_ && !sound();
-  if (!is_discarded_later && !eventually([&] { return (after = counts()).host_functions <= before.live.host_functions; }))
+  // While one runs of which the trace is told, the library counts its own call of it, too: the gate's may have begun meanwhile.
+  const std::size_t allowed = before.live.host_functions + (traces_ ? 1 : 0);
+  if (!is_discarded_later && !eventually([&] { return (after = counts()).host_functions <= allowed; }))
     violation("%s: a host function that the stream did not take is alive", what);
   if (communicates_)
     static_cast<void>(eventually([&] {

@@ -109,6 +109,9 @@ struct Extent {
 /// @throws errc::invalid_argument as copy_2d(), and for a pitch of slices below their rows
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
                    Pageable policy = default_pageable());
+/// The same with options.
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
+                   const CopyOptions& options);
 /// On the current stream.
 inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
                           Pageable policy = default_pageable()) {

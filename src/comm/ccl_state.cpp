@@ -207,7 +207,7 @@ void CclState::note_use(StreamRef stream) {
   if (!uses_.empty() && uses_.back() == stream) return;
   const auto found = std::find(uses_.begin(), uses_.end(), stream);
   if (found != uses_.end()) return std::swap(*found, uses_.back());
-  std::erase_if(uses_, [](StreamRef each) { return !each.valid(); });
+  std::erase_if(uses_, [](StreamRef each) { return !each.is_valid(); });
   uses_.push_back(stream);
 }
 

@@ -268,7 +268,7 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, s
   std::size_t pieces = 1;
   for (const Route& route : routes) pieces = std::max(pieces, route.pieces());
   const std::uint64_t epoch = live_slot(stream).completions.load(std::memory_order_relaxed);
-  numbers_.record_use(stream);
+  numbers_.record_stream(stream);
   const Job job{state, ring_, std::move(routes), pieces, next_, stream, epoch, stream.device().has_stream_memory_operations()};
   hand_over(job);
   next_ += static_cast<std::uint32_t>(pieces);

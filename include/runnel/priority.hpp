@@ -9,6 +9,7 @@
 #include <compare>
 #include <iosfwd>
 #include <limits>
+#include <string>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -30,6 +31,8 @@ struct Priority {
   friend constexpr bool operator==(Priority a, Priority b) noexcept { return a.value == b.value; }
   friend constexpr auto operator<=>(Priority, Priority) noexcept = default;
   ///@}
+  /// The number: "-5".
+  friend std::string to_string(Priority priority) { return std::to_string(priority.value); }
   /// Writes the number.
   template <class Char, class Traits>
   friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, Priority priority) {

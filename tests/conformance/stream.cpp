@@ -90,6 +90,9 @@ TEST_F(Streams, PriorityRangesContainNormalAndMayHaveOneLevel) {
   constexpr PriorityRange one{0, 0};
   static_assert(!one.has_levels() && one.contains(0) && !one.contains(1) && !one.contains(-1));
   static_assert(one.clamp(INT_MIN) == 0 && one.clamp(INT_MAX) == 0);
+  static_assert(std::is_same_v<decltype(Stream{}.priority()), decltype(StreamOptions{}.priority)>);
+  static_assert(Priority::high < Priority::normal && Priority::normal < Priority::low && Priority{-3} == -3);
+  EXPECT_EQ(to_string(Priority{-3}), "-3");
   constexpr PriorityRange zero_is_least{0, -5};
   static_assert(zero_is_least.clamp(Priority::low) == 0 && zero_is_least.clamp(Priority::high) == -5);
   constexpr PriorityRange zero_is_middle{1, -1};

@@ -57,6 +57,7 @@
 #include <runnel/partition.hpp>
 #include <runnel/pinned_pool.hpp>
 #include <runnel/pinned_resource.hpp>
+#include <runnel/priority.hpp>
 #include <runnel/profiler.hpp>
 #include <runnel/race_checker.hpp>
 #include <runnel/shared_buffer.hpp>

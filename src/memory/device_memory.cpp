@@ -359,7 +359,7 @@ void observe_free(StreamRef owner, const FreeRequest& request, std::size_t bytes
   if (is_checking()) tell_free(owner, request, bytes);
   if (!is_told()) return;
   HookEvent event = about_unasked(*use_of(owner).slot, owner.id(), HookKind::deallocation, "free device memory");
-  if (!owner.valid()) event.stream_name = "";  // another stream may have the slot now
+  if (!owner.is_valid()) event.stream_name = "";  // another stream may have the slot now
   event.to = request.pointer;
   event.bytes = bytes;
   event.to_kind = MemoryKind::device;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The parts of CI, each a function part_NAME that is run by `bash -eu` in the repository's root; one that cannot do its work ends with
 # 77, which counts as failed. To add a part, write the function and put its name into a list, in the order in which the parts should run.
-# docs/testing.md says what each is there to catch, and what it costs.
+# docs/testing.md says what each is there to catch.
 submission=(
   scripts_test
   clang_sanitizers
@@ -119,7 +119,7 @@ part_scripts_test() {
   need_mpi
   # Debian has no stdexec.
   CXX=g++ set_up_build build -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dstdexec=disabled -Dmpi=enabled
-  MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test
+  MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test --all
   nothing_skipped build
   ./scripts/demo
 }

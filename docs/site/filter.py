@@ -14,6 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SINCE = '0.1'  # of everything that does not name another version itself
 
+LONG = 4  # sections
 LIST = '## All pages'  # in the index: the pages below it are the guides, in this order
 
 # Types that users do not name, and what the reference shows in their place.
@@ -86,7 +87,7 @@ def examples_in(pages):
                     title = part['words']
                 else:
                     heading = part['words']
-            else:
+            elif '// a block of this page' not in part['code']:
                 place = f'#{page_label(page)}_{anchor(heading)}' if heading else ''
                 words = f'{title}: {heading}' if heading else title
                 yield f'<a href="{page_label(page)}.html{place}">{words}</a>', part['code']
@@ -173,7 +174,7 @@ def anchor(heading):
 
 
 def page_label(path):
-    return path.stem.lower().replace('.', '_')
+    return ('decision_' if path.parent.name == 'decisions' else '') + path.stem.lower().replace('.', '_')
 
 
 def example_page(path):
@@ -188,7 +189,7 @@ def link(page, words, target, listed):
         return f'[{words}]({target})'
     name, _, heading = target.partition('#')
     path = (page.parent / name).resolve() if name else page
-    inside = path.parent == ROOT / 'docs' or path == ROOT / 'CHANGELOG.md'
+    inside = path.parent in (ROOT / 'docs', ROOT / 'docs/decisions') or path == ROOT / 'CHANGELOG.md'
     if path.suffix == '.md' and inside:
         label = page_label(path)
         if listed and not heading:
@@ -209,7 +210,7 @@ def guide(path, text):
     is_index = label == 'index'
 
     def heading(match):
-        marks, words = match.groups()
+        marks, words = match.group(1), match.group(2).replace('`', '')  # which Doxygen would show as tags
         if is_index and marks == '#':
             return match.group(0)
         return f'{marks} {words} {{#{label if marks == "#" else f"{label}_{anchor(words)}"}}}'
@@ -217,6 +218,9 @@ def guide(path, text):
     def with_links(part, listed):
         return re.sub(r'(?<!!)\[([^]]*)\]\(([^)\s]+)\)', lambda match: link(path, *match.groups(), listed), part)
 
+    # A long page begins with a table of its contents.
+    if not is_index and len(re.findall(r'^## ', text, re.MULTILINE)) >= LONG:
+        text = re.sub(r'^(# .*)\n', r'\1\n[TOC]\n', text, count=1, flags=re.MULTILINE)
     # Blocks of code stay as they are.
     blocks = re.split(r'(^```.*?^```$|(?<=\n\n)(?:    [^\n]*\n)+)', text, flags=re.MULTILINE | re.DOTALL)
     for number in range(0, len(blocks), 2):

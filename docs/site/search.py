@@ -1,75 +1,93 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the site's search find the guides by each word of their headings, and of the tasks on the first page. The index that Doxygen writes
-has a guide by the first word of its title only.
+"""Gives the site a search over all of its texts: writes find-index.js, which has each section of each page, and adds docs/site/find.js to
+the pages. Its menu leads to the list of guides on the first page, because Doxygen's own list has only what no other page contains.
 
 usage: search.py HTML-FOLDER"""
-import html
+import html.parser
+import json
 import pathlib
 import re
+import shutil
 import sys
 
-import filter as of_site
-
-# Nobody looks for these.
-SMALL = set('a an and are at by do does for from has how i if in is it its not of on one or so that the them there to what where which with'.split())
-
-
-def address(page, heading):
-    label = of_site.page_label(page)
-    return f'{label}.html#{label}_{heading}' if heading else f'{label}.html'
+HEADINGS = ('h1', 'h2', 'h3')
+# Pages that only list what others explain.
+LISTS = re.compile(r'(annotated|classes|files|functions.*|globals.*|hierarchy|namespace.*|pages|topics|modules|dir_.*|.*-members|.*_source|.*_8hpp)\.html')
 
 
-def places():
-    """What can be looked for: (words, address, title of the page)."""
-    for page in sorted((of_site.ROOT / 'docs').glob('*.md')):
-        text = re.sub(r'^```.*?^```$', '', page.read_text(), flags=re.MULTILINE | re.DOTALL).replace('`', '')
-        if page.stem == 'index':
-            for words, title, name, heading in re.findall(r'^\| ([^|]+) \| \[([^]]+)\]\(([\w-]+\.md)#?([\w-]*)\) \|$', text, re.MULTILINE):
-                yield words, address(page.with_name(name), heading), title
-        elif page.stem != 'decisions':
-            title, *headings = re.findall(r'^#+ (.*)$', text, re.MULTILINE)
-            yield title, address(page, ''), title
-            yield from ((words, address(page, of_site.anchor(words)), title) for words in headings)
+class Texts(html.parser.HTMLParser):
+    """The sections of a page: [heading, place, text]. The title is the first one's heading."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.title, self.sections, self.place = '', [['', '', '']], ''
+        self.inside, self.in_heading, self.is_title, self.skipped = False, False, False, 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        kind = values.get('class') or ''
+        if kind.startswith('ingroups'):
+            self.is_title = False
+        if kind == 'title':
+            self.is_title = True
+        self.inside |= kind == 'contents'
+        if tag in ('script', 'style') or kind == 'toc':
+            self.skipped += 1
+        elif self.skipped and tag == 'div':
+            self.skipped += 1
+        if values.get('id') and (kind == 'anchor' or tag in HEADINGS):
+            self.place = values['id']
+        if self.inside and tag in HEADINGS:
+            self.in_heading = True
+            self.sections.append(['', self.place, ''])
+
+    def handle_endtag(self, tag):
+        if self.skipped and tag in ('script', 'style', 'div'):
+            self.skipped -= 1
+        if tag in HEADINGS:
+            self.in_heading = False
+        if tag == 'div':
+            self.is_title = False
+
+    def handle_data(self, data):
+        if self.is_title:
+            self.title += data
+        elif self.inside and not self.skipped:
+            if self.in_heading:
+                if self.sections[-1][1] == '':
+                    self.sections[-1][1] = self.place
+                self.sections[-1][0] += data
+            else:
+                self.sections[-1][2] += data
 
 
-def key(words):
-    """The words as the search compares them with what is typed."""
-    return re.sub(r'[^a-z0-9]', lambda match: f'_{ord(match.group(0)):02x}', words.lower())
-
-
-def entries():
-    """By letter: the key, and what the search shows for it."""
-    found = {}
-    for words, url, title in places():
-        is_title = words == title
-        shown = f"['{html.escape(words)}',['../{url}',1,'{'' if is_title else html.escape(title)}']]"
-        for word in re.finditer(r'\w[\w-]*', words):
-            if word.group(0).lower() not in SMALL and not (is_title and word.start() == 0):
-                found.setdefault(word.group(0)[0].lower(), []).append((key(words[word.start():]), shown))
-    return found
+def sections(name, text):
+    """What can be found in a page: [title, heading, address, text]."""
+    page = Texts(text)
+    title = ' '.join(re.sub(r'[◆§]', '', page.title).split())
+    if name.startswith('group__'):
+        title += ' (reference)'
+    for heading, place, words in page.sections:
+        heading, words = ' '.join(re.sub(r'[◆§]', '', heading).split()), ' '.join(words.split())
+        if title and (heading or words):
+            yield [title, heading, f'{name}#{place}' if place else name, words]
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1]) / 'search'
-    data = (folder / 'searchdata.js').read_text()
-    letters, names = data.split('var indexSectionNames')
-    for number, name in re.findall(r'(\d+): "(all|pages)"', names):
-        line = re.search(rf'^  {number}: "([^"]*)"', letters, re.MULTILINE)
-        known = line.group(1)
-        for letter, added in entries().items():
-            if letter not in known:
-                known += letter
-                like = folder / f'{name}_0.html'
-                if like.exists():  # newer versions of Doxygen write no page for each letter
-                    stem = f'{name}_{len(known) - 1:x}'
-                    (folder / f'{stem}.html').write_text(like.read_text().replace(f'{name}_0.js', f'{stem}.js'))
-            script = folder / f'{name}_{known.index(letter):x}.js'
-            there = re.findall(r'^  \[\'(\w+)_\d+\',(.*)\],?$', script.read_text(), re.MULTILINE) if script.exists() else []
-            rows = sorted({*there, *added})
-            script.write_text('var searchData=\n[\n' + ',\n'.join(f"  ['{row}_{place}',{shown}]" for place, (row, shown) in enumerate(rows)) + '\n];\n')
-        letters = letters.replace(line.group(0), f'  {number}: "{known}"')
-    (folder / 'searchdata.js').write_text(letters + 'var indexSectionNames' + names)
+    folder = pathlib.Path(sys.argv[1])
+    found, script = [], '<script src="find.js"></script>\n</body>'
+    for path in sorted(folder.glob('*.html')):
+        text = path.read_text()
+        if not LISTS.fullmatch(path.name):
+            found += sections(path.name, text)
+        if script not in text:
+            path.write_text(text.replace('</body>', script))
+    menu = folder / 'menudata.js'
+    menu.write_text(menu.read_text().replace('"pages.html"', '"index.html#index_all-pages"'))
+    (folder / 'find-index.js').write_text('window.findIndex = ' + json.dumps(found, ensure_ascii=False, separators=(',', ':')) + ';\n')
+    shutil.copy(pathlib.Path(__file__).with_name('find.js'), folder)
 
 
 if __name__ == '__main__':

@@ -79,29 +79,32 @@ enum class CopyResult {
   blocked,  ///< the caller was held, see `Pageable::block`
 };
 
-/// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Returns what was done.
+/// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Both sides stay alive, the source
+/// unchanged, until the stream has completed the copy. Returns what was done.
 /// @throws errc::invalid_argument for null with a size and for ranges that overlap in part; for pageable memory errc::not_permitted if
 /// `policy` refuses it, and errc::capture in a capture, except between two host memories
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable());
-/// On the current stream.
+/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
 inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable()) {
   return copy_bytes(current_stream(), to, from, bytes, policy);
 }
 
-/// The same with options, as in `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`.
+/// The same with options, as in `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`. Both
+/// sides stay alive, the source unchanged, until it is complete.
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, const CopyOptions& options);
 
-/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side.
+/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. Both sides stay alive, the
+/// source unchanged, until the stream has completed the copy.
 /// @throws as copy_bytes(); errc::invalid_argument also for a pitch below the width and for sizes that overflow
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                    std::size_t height, Pageable policy = default_pageable());
-/// On the current stream.
+/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
 inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
                           Pageable policy = default_pageable()) {
   return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, policy);
 }
 
-/// The same with options.
+/// The same with options. Both sides stay alive, the source unchanged, until it is complete.
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                    std::size_t height, const CopyOptions& options);
 
@@ -119,13 +122,14 @@ struct Extent {
 /// A box of bytes, whose rows and slices lie at some pitch on each side. One copy of the runtime if the slices, or the rows of each, lie
 /// end to end on both sides; else one for each slice, or for each row of a slice if those are fewer. If such a copy fails, those before it
 /// stay enqueued. The result is what holds for all of them: memory may be reused at once only if that is so for each.
+/// Both sides stay alive, the source unchanged, until the stream has completed the copy.
 /// @throws errc::invalid_argument as copy_2d(), and for a pitch of slices below their rows
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
                    Pageable policy = default_pageable());
 /// The same with options.
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
                    const CopyOptions& options);
-/// On the current stream.
+/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
 inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
                           Pageable policy = default_pageable()) {
   return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, policy);
@@ -166,7 +170,7 @@ void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, co
 }  // namespace detail
 
 /// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever. Views
-/// may be temporaries. Returns what was done.
+/// may be temporaries. Both sides stay alive, the source unchanged, until the stream has completed the copy. Returns what was done.
 /// @throws as copy_bytes(); errc::invalid_argument for sizes that differ
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
@@ -176,6 +180,7 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = defaul
                             detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
 }
 /// The same with options. A kind of memory that follows from a type goes before that of the options.
+/// Both sides stay alive, the source unchanged, until it is complete.
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
   using T = detail::element_of<To>;
@@ -185,7 +190,7 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& optio
   if (detail::kind_by_type<From>()) known.from_kind = detail::kind_by_type<From>();
   return copy_bytes(stream, std::data(to), std::data(from), detail::byte_size(std::size(from), sizeof(T), "copy"), known);
 }
-/// On the current stream.
+/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(To&& to, From&& from) {
   return runnel::copy(current_stream(), std::forward<To>(to), std::forward<From>(from));

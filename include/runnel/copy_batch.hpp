@@ -66,6 +66,7 @@ struct CopyBatchResult {
 /// All operations, after the work submitted to the stream so far and before later work, in no order among themselves: none may write what
 /// another reads or writes. Few runtime calls where there is such a call. Operations between pageable memory and a device are staged
 /// together, all to the device and all to the host; fewer than 8 of them, with 256 KiB or less in all, go one by one, as copy_bytes().
+/// Both sides of each stay alive, the source unchanged, until the stream has completed the batch.
 /// @throws errc::invalid_argument and, for Pageable::refuse, errc::not_permitted, before anything is enqueued. The text names the
 /// operation, as in "operations[3] of 8". Memory that lies in two registrations is found only when the runtime refuses it: then,
 /// and after other errors of the runtime, some operations may have been enqueued, so wait for the stream before you use their memory

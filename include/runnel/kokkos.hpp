@@ -308,9 +308,9 @@ class [[nodiscard]] ExecGuard {
 };
 
 /// Copies all elements of `src` to `dst` in stream order. It does not wait for the data to move, whatever host memory the views are in (for
-/// other policies see `Pageable`). Requires: the memory of both views stays allocated until the copy has completed. The views have the same
-/// extents and element type, and together their elements form rows with one stride, or planes of such rows: contiguous views, subviews of
-/// rows, columns, faces and blocks, padded views. Single elements with a stride are slow on a device.
+/// other policies see `Pageable`). Requires: both sides stay alive, the source unchanged, until the copy has completed. The views have the
+/// same extents and element type, and together their elements form rows with one stride, or planes of such rows: contiguous views, subviews
+/// of rows, columns, faces and blocks, padded views. Single elements with a stride are slow on a device.
 /// @throws errc::invalid_argument, with both views, for different extents, and for layouts that would need a transposition
 template <detail::KokkosView Dst, detail::KokkosView Src>
 CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src, Pageable policy = default_pageable()) {

@@ -102,7 +102,7 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
 }
 
 /// Enqueues a host function that does nothing behind the unfinished work of a thread's default stream. Without it, CUDA's own handler of
-/// the thread's end hangs if the stream has allocated memory, or waited for a stream that has: see docs/decisions.md.
+/// the thread's end hangs if the stream has allocated memory, or waited for a stream that has: see docs/decisions/thread-ends-with-work.md.
 void let_thread_end(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
   const RelaxedCapture relaxed;

@@ -4,10 +4,12 @@
 usage: doc_examples.py INCLUDE-FOLDER -- COMPILER...
        doc_examples.py --needing LIBRARY FILE
 
-A block with an #include or a main() is a file of its own. Any other block is the body of a function with `using namespace runnel`.
-A comment before the block, which readers do not see, declares the names that it uses: <!-- given: Stream stream; int n = 1; -->
+A block with an #include or a main() is a file of its own. A program near the beginning of a page may have the line "// a block of this page":
+then each other block of the page compiles in its place, so that readers who paste it there have all that it needs. On a page without such
+a program a block is the body of a function with `using namespace runnel`, and a comment before it, which readers do not see, declares the
+names that it uses: <!-- given: Stream stream; int n = 1; -->
 A block that needs another library says so in that comment: <!-- needs: kokkos; given: ... -->. The first form leaves such blocks out. The
-second form writes only them into a file, for a build that has the library."""
+second form writes only them into a file, for a build that has the library; one of them with an #include is what the file begins with."""
 import pathlib
 import re
 import subprocess
@@ -84,17 +86,29 @@ struct Boundary {
 }
 
 
+def frame_of(text):
+    """The program in which the blocks of a page stand: what is before its main(), the parameters, the body up to a block, and the rest."""
+    found = re.search(r"^```cpp\n((?:(?!^```).)*)^int main(\([^)]*\)) (\{(?:(?!^```).)*)^ *// a block of this page\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return found and found.groups()
+
+
 def sources(page, wanted=None):
     """Returns the files to compile for a page: its whole programs, and one file with all its snippets, each in a function of its own."""
     text = page.read_text()
-    snippets, programs = [PRELUDES[wanted]], []
+    frame = frame_of(text) if wanted is None else None
+    snippets, programs = [frame[0] if frame else PRELUDES[wanted]], []
     for number, block in enumerate(BLOCK.finditer(text)):
         needs, words, code = block.groups()
         if needs != wanted:
             continue
         place = f'#line {text[:block.start(3)].count(chr(10)) + 1} "{page.relative_to(repository.ROOT)}"\n'
-        if "#include" in code or "int main(" in code:
+        if wanted and "#include" in code:
+            snippets[0] = place + code  # what such a page begins with
+        elif "#include" in code or "int main(" in code:
             programs.append(place + code)
+        elif frame:
+            assert not words, f"{page.name}: {words}: readers do not see this; write it into the program at the page's beginning, or into the block"
+            snippets.append(f"[[maybe_unused]] static void block_{number}{frame[1]} {frame[2]}\n{place}{code}{frame[3]}")
         else:
             snippets.append(f"[[maybe_unused]] static void block_{number}() {{\n{words or ''}\n{{\n{place}{code}}}\n}}\n")
     return programs + (["".join(snippets)] if len(snippets) > 1 else [])

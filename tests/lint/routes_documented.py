@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's table of routes lists exactly the enumerators of Route, in the same order. tests/unit/routes.cpp expects each of them."""
+"""The table of routes in docs/architecture.md lists exactly the enumerators of Route, in the same order. tests/unit/routes.cpp expects each of them."""
 import re
 
 import repository
@@ -7,13 +7,13 @@ import repository
 header = (repository.ROOT / 'src/copy/route.hpp').read_text()
 body = re.search(r'enum class Route \{(.*?)\};', header, re.DOTALL).group(1)
 routes = re.findall(r'^\s*(\w+),', body, re.MULTILINE)
-readme = (repository.ROOT / 'README.md').read_text()
-table = readme[readme.index('| `Route` |'):].split('\n\n')[0]
+page = (repository.ROOT / 'docs/architecture.md').read_text()
+table = page[page.index('| `Route` |'):].split('\n\n')[0]
 documented = re.findall(r'^\| `(\w+)` \|', table, re.MULTILINE)[1:]
 tested = (repository.ROOT / 'tests/unit/routes.cpp').read_text()
 complaints = [f'Route::{route} is not expected by any row of tests/unit/routes.cpp' for route in routes if f'Route::{route}' not in tested]
 if routes != documented:
-    complaints.append(f'README has the routes {documented}, src/copy/route.hpp has {routes}')
+    complaints.append(f'docs/architecture.md has the routes {documented}, src/copy/route.hpp has {routes}')
 if len(routes) < 5:
     complaints.append('fewer than five routes were found: this rule no longer understands the header')
 repository.finish(complaints)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doxygen writes the site (docs/Doxyfile) without warnings, so every public name is documented. Each link within the site leads to a file
-and a place that are there, the search finds each guide and each task of the first page, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
+and a place that are there, the search finds each guide, each task of the first page and some words that users look for, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
 detail."""
+import collections
 import html.parser
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -60,23 +62,31 @@ def broken_links(folder, pages):
                 yield f'{name}: {target}: there is no such place'
 
 
+# What users look for, and the guide that has to be found.
+LOOKED_FOR = {'RUNNEL_CHECK': 'race-checker', 'cudaMemcpyAsync': 'porting', 'deadlock': 'completion', 'stencil': 'overlap', 'two gpus': 'beyond-one-device'}
+
+
 def not_found_by_search(folder):
-    """Guides that the search does not know, and tasks of the first page that it does not find by their last word."""
-    names = (folder / 'search/searchdata.js').read_text()
-    letters = re.search('"(.*)"', names).group(1)  # of the section "all"
+    """Guides that the search does not know, or knows twice, and tasks of the first page that it does not find by their last word."""
+    sections = json.loads((folder / 'find-index.js').read_text().removeprefix('window.findIndex = ').removesuffix(';\n'))
 
-    def found(word):
-        script = folder / f'search/all_{letters.find(word[0]):x}.js'
-        return ''.join(re.findall(rf"^  \['{word}.*", script.read_text(), re.MULTILINE)) if script.exists() else ''
+    def finds(typed, guide):
+        """As docs/site/find.js: every word occurs in one section."""
+        words = typed.lower().split()
+        return any(all(word in f'{title} {heading} {text}'.lower() for word in words)
+                   for title, heading, address, text in sections if address.split('#')[0] == f'{guide}.html')
 
-    index = ''.join(path.read_text() for path in (folder / 'search').glob('pages_*.js'))
+    titles = {address.split('#')[0]: title for title, heading, address, text in sections}
     for guide in sorted((repository.ROOT / 'docs').glob('*.md')):
-        if guide.name != 'index.md' and f"'../{guide.stem.lower()}.html'" not in index:
+        if f'{guide.stem.lower()}.html' not in titles:
             yield f'docs/{guide.name}: the search does not know the page'
+    for title, count in collections.Counter(titles.values()).items():
+        if count > 1:
+            yield f'the search shows {title} for {count} pages'
     tasks = re.findall(r'^\| ([^|[]+) \| \[[^]]+\]\(([\w-]+)\.md', (repository.ROOT / 'docs/index.md').read_text(), re.MULTILINE)
-    for task, guide in tasks:
-        if f"'../{guide}.html" not in found(task.split()[-1].lower()):
-            yield f'docs/index.md: {task}: a search for the last word does not find {guide}.md'
+    for task, guide in [(task.split()[-1], guide) for task, guide in tasks] + list(LOOKED_FOR.items()):
+        if not finds(task, guide):
+            yield f'a search for {task} does not find {guide}.md'
     if not tasks:
         yield 'docs/index.md: there are no tasks'
 

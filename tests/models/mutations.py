@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts faults into a copy of the sources, one at a time, and expects a model check to find each. Arguments: a folder for the copy, and
-perhaps numbers of mutations. Prints the table of docs/reliability.md.
+perhaps numbers of mutations. Prints the table of README.md.
 
 A mutation is a file, a text that occurs once in it, what replaces it, the program, and a check of it that finds the fault.
 """

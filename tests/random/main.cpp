@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs random programs against an oracle; docs/reliability.md says what they do and how to read a failure.
+/// Runs random programs against an oracle; README.md says what they do and how to read a failure.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

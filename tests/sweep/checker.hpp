@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks the library after each call, whichever runtime call failed (docs/testing.md). The call throws one runnel::Error with the
+/// Checks the library after each call, whichever runtime call failed (README.md). The call throws one runnel::Error with the
 /// operation, the runtime's error number and the code for that number. Counts, current device, current stream and last error are
 /// unchanged. The same call works when it is repeated. If an allocation or the start of a thread fails instead (exhaustion.hpp), the call
 /// throws std::bad_alloc, which the Error "out of memory" is too. If the library of collective operations fails instead, the error has its

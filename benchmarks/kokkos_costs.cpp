@@ -43,18 +43,18 @@ constexpr long long long_kernel = 50'000'000;
 
 void measure_calls(const Stream& s) {
   const Stream t;
-  const Space exec = kokkos::exec_space<Space>(s), other = kokkos::exec_space<Space>(t);
-  row("exec_space(stream), again", cost(9, 100'000, [&] {
-        const Space& found = kokkos::exec_space<Space>(s);
+  const Space exec = kokkos::fenced_exec_space<Space>(s), other = kokkos::fenced_exec_space<Space>(t);
+  row("fenced_exec_space(stream), again", cost(9, 100'000, [&] {
+        const Space& found = kokkos::fenced_exec_space<Space>(s);
         asm volatile("" : : "r"(&found) : "memory");
       }));
   row("copy of an instance", cost(9, 100'000, [&] { const Space copied = exec; }));
   {
     std::vector<std::optional<Stream>> fresh(9);
     std::size_t next = 0;
-    row("exec_space(stream), first",
+    row("fenced_exec_space(stream), first",
         cost(
-            9, 1, [&] { static_cast<void>(kokkos::exec_space<Space>(*fresh[next++])); }, [&] { fresh[next].emplace(); }));
+            9, 1, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(*fresh[next++])); }, [&] { fresh[next].emplace(); }));
   }
   row("launch of an empty kernel",
       cost(
@@ -83,7 +83,7 @@ class Copies {
   }
 
   void measure(std::size_t bytes) const {
-    const Space exec = kokkos::exec_space<Space>(s_);
+    const Space exec = kokkos::fenced_exec_space<Space>(s_);
     const auto part = [&](const auto& view) { return Kokkos::subview(view, std::pair{std::size_t{0}, bytes / sizeof(double)}); };
     const auto before = [&] { spin(s_); };
     std::printf("behind a kernel of 50 ms, pageable host memory, %zu KiB:\n", bytes >> 10);
@@ -127,7 +127,7 @@ void measure_destruction(const Stream& busy) {
   std::optional<Stream> dying;
   const auto with_instance = [&] {
     dying.emplace();
-    static_cast<void>(kokkos::exec_space<Space>(*dying));
+    static_cast<void>(kokkos::fenced_exec_space<Space>(*dying));
     spin(busy);
   };
   row("destroying a stream with an instance, another runs 50 ms", cost(

@@ -32,7 +32,7 @@ std::string abilities(runnel::Device device) {
   add(device.has_stream_memory_operations(), "wait for and write values in memory");
   add(device.has_partitions(), "give streams a part of its multiprocessors");
   add(device.has_pageable_memory_access(), "read pageable memory");
-  add(device.pageable_memory_access_uses_host_page_tables(), "share the host's page tables");
+  add(device.can_use_host_page_tables(), "share the host's page tables");
   const int count = runnel::Device::count();
   for (int peer = 0; peer < count; ++peer)
     if (peer != device.ordinal()) add(device.can_access_peer(runnel::Device{peer}), ("reach device " + std::to_string(peer)).c_str());
@@ -56,8 +56,8 @@ void print(runnel::Device device) {
 
   std::printf("\ndevice %d           %s\n", device.ordinal(), device.name().c_str());
   std::printf("  memory           %s, %s free\n", to_text(total).c_str(), to_text(free).c_str());
-  if (priorities.supported())
-    std::printf("  priorities       %d (most urgent) to %d (least urgent)\n", priorities.greatest, priorities.least);
+  if (priorities.has_levels())
+    std::printf("  priorities       %d (most urgent) to %d (least urgent)\n", priorities.greatest.value, priorities.least.value);
   else
     std::printf("  priorities       one level only\n");
   std::printf("  copy engines     %d (%s)\n", engines,

@@ -369,14 +369,14 @@ RangeRate measure_range(const OverlapSizes& sizes, const Announce& announce) {
   announce("filling " + to_text(sizes.bytes) + " of memory");
   PageableMemory range(sizes.bytes);
   std::vector<std::size_t> before;
-  for (const Device device : sizes.devices) before.push_back(device_resource(device).statistics().in_use);
+  for (const Device device : sizes.devices) before.push_back(DeviceResource{device}.statistics().in_use);
   std::size_t most = 0;
   announce(to_text(sizes.bytes) + " through the device");
   const auto start = Clock::now();
   overlap(range.span(), range.span(), {.chunk = sizes.chunk, .in_flight = sizes.in_flight, .devices = sizes.devices},
           [&](StreamRef stream, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {
             std::size_t held = 0;
-            for (std::size_t d = 0; d < before.size(); ++d) held += device_resource(sizes.devices[d]).statistics().in_use - before[d];
+            for (std::size_t d = 0; d < before.size(); ++d) held += DeviceResource{sizes.devices[d]}.statistics().in_use - before[d];
             most = std::max(most, held);
             launch_double_and_add_one(stream, in, out, 1);
           });

@@ -60,7 +60,7 @@ void wait_for_each(HostDevice& device) noexcept {
 }  // namespace
 
 int shown_devices() noexcept {
-  static const int count = detail::number_in_environment("RUNNEL_HOST_DEVICES", 0, most_devices).value_or(1);
+  static const int count = detail::number_in_environment("RUNNEL_HOST_DEVICES", 0, detail::max_devices).value_or(1);
   return count;
 }
 
@@ -69,7 +69,9 @@ std::size_t memory_of_device() noexcept {
   return bytes;
 }
 
-HostDevice& device_at(int ordinal) { return detail::immortal<std::array<HostDevice, most_devices>>()[static_cast<std::size_t>(ordinal)]; }
+HostDevice& device_at(int ordinal) {
+  return detail::immortal<std::array<HostDevice, detail::max_devices>>()[static_cast<std::size_t>(ordinal)];
+}
 
 int current_device() noexcept { return current; }
 

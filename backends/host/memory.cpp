@@ -68,8 +68,8 @@ class PendingFrees {
 struct Blocks {
   sync::SharedMutex mutex;
   BlockMap by_address;
-  std::array<PendingFrees, most_devices> pending;  // by device
-  sync::Atomic<std::size_t> without_task{0};       // frees that wait for an idle device
+  std::array<PendingFrees, detail::max_devices> pending;  // by device
+  sync::Atomic<std::size_t> without_task{0};              // frees that wait for an idle device
 };
 Blocks& blocks() { return detail::immortal<Blocks>(); }
 [[nodiscard]] PendingFrees& pending_of(int device) { return blocks().pending[static_cast<std::size_t>(device)]; }

@@ -5,6 +5,7 @@
 #include "engine.hpp"
 #include "task_queue.hpp"
 
+#include "base/max_devices.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -68,8 +69,6 @@ template <class F>
   }
 }
 
-inline constexpr int most_devices = 16;
-
 struct HostDevice {
   sync::Mutex mutex;  // guards the lists, and the order of submissions to the default stream and to blocking streams
   std::list<native::host_stream*> streams;
@@ -90,7 +89,7 @@ struct HostDevice {
   }
 };
 
-/// How many devices are shown: RUNNEL_HOST_DEVICES, at most `most_devices`; 1 if it is not set.
+/// How many devices are shown: RUNNEL_HOST_DEVICES, at most `max_devices`; 1 if it is not set.
 [[nodiscard]] int shown_devices() noexcept;
 /// Bytes of memory of each device: RUNNEL_HOST_MEMORY, or the machine's memory.
 [[nodiscard]] std::size_t memory_of_device() noexcept;

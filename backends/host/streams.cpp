@@ -45,7 +45,7 @@ native::host_stream& default_of(int ordinal) {
 
 /// The calling thread's default streams, by device.
 struct ThreadStreams {
-  std::array<native::host_stream*, most_devices> streams{};
+  std::array<native::host_stream*, detail::max_devices> streams{};
   const pid_t process = getpid();
 };
 /// Created at first use, also while the thread is ending: a user's thread_local object may use its stream in its destructor.

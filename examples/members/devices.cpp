@@ -32,8 +32,8 @@ static void describe(runnel::Device device) {
             << ", waits for numbers: " << device.has_stream_memory_operations() << ", partitions: " << device.has_partitions()
             << "\n  kernels reach pinned memory: " << device.can_map_host_memory()
             << ", pageable memory: " << device.has_pageable_memory_access()
-            << " (by the host's page tables: " << device.pageable_memory_access_uses_host_page_tables() << ")\n  priorities "
-            << priorities.greatest << " to " << priorities.least << ", a thread that waits " << words(device.host_wait()) << '\n';
+            << " (by the host's page tables: " << device.can_use_host_page_tables() << ")\n  priorities " << priorities.greatest << " to "
+            << priorities.least << ", a thread that waits " << words(device.host_wait()) << '\n';
   // A device is found again by its names, whatever order this process sees the devices in.
   if (runnel::Device::from_uuid(device.uuid()) != device) throw std::logic_error{"another device has this uuid"};
   if (!device.pci_bus_id().empty() && runnel::Device::from_pci_bus_id(device.pci_bus_id()) != device)
@@ -52,7 +52,7 @@ static void let_devices_reach_each_other() {
 
 static void describe(runnel::StreamRef stream) {
   std::cout << to_string(stream) << " has the id " << stream.id() << ", the name \"" << stream.name() << "\", priority "
-            << stream.priority() << ", orders with the default stream: " << stream.blocking()
+            << stream.priority() << ", orders with the default stream: " << stream.is_blocking()
             << ", is being captured: " << stream.is_capturing() << ", handle " << stream.native() << '\n';
 }
 
@@ -68,7 +68,7 @@ int main() {
 
   const runnel::Device device = runnel::Device::current();
   const runnel::PriorityRange range = device.priority_range();
-  const int urgent = range.clamp(-100);
+  const runnel::Priority urgent = range.clamp(-100);
   if (!range.contains(urgent)) return 1;
   device.set_host_wait(device.host_wait());  // HostWait::block would save the processor of a thread that waits long
 
@@ -90,7 +90,7 @@ int main() {
   if (!event.synchronize_until(std::chrono::steady_clock::now() + 10s)) return 1;
   std::cout << to_string(event) << ", handle " << event.native() << ", of " << event.device() << '\n';
   runnel::Event moved = std::move(event);
-  if (event.valid() || !moved.valid()) return 1;  // NOLINT: what is left of a moved object is the point
+  if (event.is_valid() || !moved.is_valid()) return 1;  // NOLINT: what is left of a moved object is the point
   runnel::Event again = runnel::Event::from_native(moved.release(), device, runnel::Ownership::take);
   const runnel::TimedEvent start{stream}, stop{stream};
   if (!stream.synchronize_until(std::chrono::steady_clock::now() + 10s)) return 1;
@@ -98,7 +98,7 @@ int main() {
 
   // A handle leaves one Stream and enters another.
   runnel::Stream owner = runnel::Stream::from_native(stream.release(), runnel::Ownership::take);
-  if (stream.valid() || !owner.valid()) return 1;
+  if (stream.is_valid() || !owner.is_valid()) return 1;
 
   // A pool: two leases at a time, the third waits for one that comes back.
   runnel::StreamPool pool{device, {.size = 1, .max = 2}};

@@ -34,9 +34,9 @@ static void give_away(runnel::StreamRef first, runnel::StreamRef second) {
   second.wait_stream(first);
   buffer.set_stream(second);  // is freed in the order of this stream from now on
   runnel::record_stream(first, buffer.span().subspan(10, 20));
-  std::cout << "elements of " << buffer.device() << ", freed in the order of " << buffer.stream() << '\n';
+  std::cout << "elements of " << buffer.device().value() << ", freed in the order of " << buffer.stream() << '\n';
   const runnel::DeviceSpan<int> elements = buffer.release();
-  runnel::device_resource(second.device()).deallocate(second, elements.data(), elements.size_bytes());
+  runnel::DeviceResource{second.device()}.deallocate(second, elements.data(), elements.size_bytes());
 }
 
 /// Pinned memory, of the pool and of the program.
@@ -46,7 +46,7 @@ static void pin(runnel::StreamRef stream) {
   runnel::PinnedBuffer<int> pinned(1000, runnel::PinnedOptions{.write_combined = false});
   std::cout << "kernels see the buffer at " << pinned.device_pointer(stream.device()) << '\n';
   stream.launch_host_func([numbers = pinned.data()] { numbers[0] = 1; });
-  pinned.record_use(stream);  // the pool does not see what a host function uses
+  pinned.record_stream(stream);  // the pool does not see what a host function uses
   const runnel::PinnedStatistics pool = runnel::PinnedPool::statistics();
   std::cout << pool.in_use << " bytes in " << pool.blocks << " blocks, at most " << pool.peak << ", " << pool.hits << " from the cache; "
             << (limit == std::numeric_limits<std::size_t>::max() ? "no limit\n" : "a limit\n");
@@ -62,13 +62,13 @@ static void pin(runnel::StreamRef stream) {
 /// Managed memory is at the host or at a device.
 static void move_managed(runnel::StreamRef stream) {
   runnel::ManagedBuffer<int> managed(1000, stream.device());
-  for (const runnel::MemoryPlace place : {runnel::MemoryPlace::host(), runnel::MemoryPlace{managed.device()}}) try {
+  for (const runnel::MemoryPlace place : {runnel::MemoryPlace::host(), runnel::MemoryPlace{stream.device()}}) try {
       runnel::advise(managed, runnel::MemoryAdvice::preferred_place, place);
       runnel::prefetch(stream, managed, place);
       // The same for a part of it.
       runnel::advise_bytes(managed.data(), 100 * sizeof(int), runnel::MemoryAdvice::mostly_read, place);
       runnel::prefetch_bytes(stream, managed.data(), 100 * sizeof(int), place);
-      std::cout << "managed memory goes to " << (place.is_host() ? "the host" : to_string(place.device())) << '\n';
+      std::cout << "managed memory goes to " << (place.is_host() ? "the host" : to_string(*place.device())) << '\n';
     } catch (const runnel::Error& error) {
       std::cout << error.what() << '\n';  // not every device moves pages on demand
     }

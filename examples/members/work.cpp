@@ -19,15 +19,13 @@ using namespace std::chrono_literals;
 static void copies(runnel::StreamRef stream) {
   std::vector<int> numbers(1 << 20, 7);
   runnel::DeviceBuffer<int> there(numbers.size(), stream);
-  const runnel::Pageable before = runnel::default_pageable();
-  runnel::set_default_pageable(runnel::Pageable::refuse);
   try {
+    const runnel::PageableGuard refusing{runnel::Pageable::refuse};
     runnel::copy(stream, there, numbers);
   } catch (const runnel::Error& error) {
     std::cout << error.operation() << " failed, runtime's number " << error.native_code() << " \"" << error.native_name()
               << "\": " << error.code().message() << '\n';
   }
-  runnel::set_default_pageable(before);
   const runnel::CopyResult result = runnel::copy(stream, there, numbers);
   std::cout << "the copy was " << (result == runnel::CopyResult::staged ? "staged" : "enqueued") << "; "
             << runnel::Staging::options().workers << " threads stage\n";
@@ -54,7 +52,7 @@ static void graphs(runnel::StreamRef stream) {
   std::vector<int> result(1000);
   runnel::copy(stream, result, numbers);
   stream.synchronize();
-  std::cout << "a graph of " << graph.device() << ", valid: " << graph.valid() << ", " << graph.native() << " and "
+  std::cout << "a graph of " << graph.device() << ", valid: " << graph.is_valid() << ", " << graph.native() << " and "
             << graph.native_executable() << ", got new arguments: " << kept << ", wrote " << result[999] << '\n';
 }
 
@@ -83,7 +81,7 @@ static void completions(runnel::StreamRef stream) {
   if (!future.wait_until(std::chrono::steady_clock::now() + 10s)) throw std::logic_error{"it takes too long"};
   future.wait();
   const runnel::Outcome& outcome = future.outcome();
-  std::cout << "ok: " << outcome.ok() << ", code " << outcome.code() << ", has an exception: " << (outcome.error() != nullptr) << '\n';
+  std::cout << "ok: " << outcome.is_ok() << ", code " << outcome.code() << ", has an exception: " << (outcome.error() != nullptr) << '\n';
   try {
     outcome.throw_if_failed();
   } catch (const std::exception& error) {

@@ -5,7 +5,7 @@
 /// `runnel-comm-<backend>` for pkg-config, the component `comm` for CMake. docs/beyond-one-device.md is the guide.
 #pragma once
 
-#include <runnel/detail/transfer.hpp>
+#include <runnel/detail/exchange.hpp>
 #include <runnel/memory_kind.hpp>
 #include <runnel/stream.hpp>
 #include <runnel/world.hpp>
@@ -181,7 +181,7 @@ class Communicator {
 
    private:
     friend class Communicator;
-    std::vector<detail::Transfer> steps_;
+    std::vector<detail::Exchange> steps_;
   };
   /// Calls `function(Group&)`, and enqueues what it sends and receives as one operation, in which nothing waits for the other: all
   /// processes may send first. If the function throws, nothing is enqueued.
@@ -217,8 +217,8 @@ class Communicator {
 
  private:
   explicit Communicator(std::shared_ptr<detail::CommunicatorState> state) noexcept : state_{std::move(state)} {}
-  void run(StreamRef stream, const detail::Transfer& step) const;
-  void run_group(StreamRef stream, const std::vector<detail::Transfer>& steps) const;
+  void run(StreamRef stream, const detail::Exchange& step) const;
+  void run_group(StreamRef stream, const std::vector<detail::Exchange>& steps) const;
 
   std::shared_ptr<detail::CommunicatorState> state_;
 };

@@ -30,17 +30,17 @@ class Outcome {
   explicit Outcome(std::exception_ptr error) noexcept;
 
   /// Whether there was no error.
-  [[nodiscard]] bool ok() const noexcept { return error_ == nullptr; }
-  /// The same as ok().
-  [[nodiscard]] explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] bool is_ok() const noexcept { return error_ == nullptr; }
+  /// The same as is_ok().
+  [[nodiscard]] explicit operator bool() const noexcept { return is_ok(); }
   /// The portable code; the empty code if there was no error. errc::function_failed: a host function threw
   /// something else than an Error.
-  [[nodiscard]] std::error_code code() const noexcept { return ok() ? std::error_code{} : code_; }  // not the library's empty code
+  [[nodiscard]] std::error_code code() const noexcept { return is_ok() ? std::error_code{} : code_; }  // not the library's empty code
   /// What `synchronize()` would throw; null if there was no error.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
   /// Throws the error, if there was one.
   void throw_if_failed() const {
-    if (!ok()) std::rethrow_exception(error_);
+    if (!is_ok()) std::rethrow_exception(error_);
   }
 
  private:
@@ -118,7 +118,7 @@ void drop_future(FutureState* state) noexcept;
 /// Work that completes later. Copies are one future. It holds no stream: that may end first.
 class Future {
  public:
-  /// Without work: every use of it but valid() throws errc::invalid_handle.
+  /// Without work: every use of it but is_valid() throws errc::invalid_handle.
   Future() noexcept = default;
   ///@{ The other future is empty after a move.
   Future(const Future& other) noexcept : state_{other.state_} {
@@ -136,9 +136,9 @@ class Future {
   }
 
   /// False for an empty future.
-  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   /// Whether the outcome is there. Never waits, and makes no runtime call.
-  [[nodiscard]] bool ready() const;
+  [[nodiscard]] bool is_ready() const;
   /// Waits for the outcome, without a runtime call. @throws errc::not_permitted in a host function and in a function of `on_complete()`,
   /// whose thread would have to bring the outcome; errc::forked in a forked child. Neither is thrown if the outcome is there.
   void wait() const;

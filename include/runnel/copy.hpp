@@ -34,8 +34,20 @@ enum class Pageable {
 
 /// The calling thread's policy where a copy names none; `Pageable::stage` at first.
 [[nodiscard]] Pageable default_pageable() noexcept;
-/// Sets it, for the calling thread.
+/// Sets it, for the calling thread, until changed.
 void set_default_pageable(Pageable policy) noexcept;
+/// Sets it for a scope. At the end of the scope, also after an exception, the calling thread has the policy that it had before.
+class [[nodiscard]] PageableGuard {
+ public:
+  /// Makes `policy` the calling thread's.
+  [[nodiscard]] explicit PageableGuard(Pageable policy) noexcept : found_{default_pageable()} { set_default_pageable(policy); }
+  PageableGuard(const PageableGuard&) = delete;
+  PageableGuard& operator=(const PageableGuard&) = delete;
+  ~PageableGuard() { set_default_pageable(found_); }
+
+ private:
+  Pageable found_;
+};
 
 /// When a copy may read its source.
 enum class SourceAccess {
@@ -57,7 +69,8 @@ struct CopyOptions {
   std::optional<MemoryKind> from_kind = std::nullopt;
 };
 
-/// What a copy did.
+/// What a copy did. It says no more than the caller needs to know: when its memory may be used again, and whether the call waited. The
+/// library takes more ways than these to enqueue a copy: README.md has a table of its routes, which is internal.
 enum class CopyResult {
   nothing,  ///< there was nothing to do
   direct,   ///< enqueued as it is; the copy engine reads and writes the memory itself
@@ -113,6 +126,9 @@ struct Extent {
 /// @throws errc::invalid_argument as copy_2d(), and for a pitch of slices below their rows
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
                    Pageable policy = default_pageable());
+/// The same with options.
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
+                   const CopyOptions& options);
 /// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
 inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
                           Pageable policy = default_pageable()) {

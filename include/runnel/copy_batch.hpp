@@ -52,7 +52,8 @@ CopyOperation copy_operation RUNNEL_REFUSED("a braced list ends before the copy:
                                             To&&, std::initializer_list<T>&&);
 /// @endcond
 
-/// How many of a batch's operations went which way, as CopyResult names the ways.
+/// How many of a batch's operations had which CopyResult. They are counted, and not reduced to one CopyResult as in copy_3d(), because the
+/// operations of a batch belong to different memory.
 struct CopyBatchResult {
   std::size_t nothing = 0;  ///< there was nothing to do
   std::size_t direct = 0;   ///< enqueued as they are

@@ -10,6 +10,7 @@
 
 #include <runnel/config.hpp>
 #include <runnel/detail/deadline.hpp>
+#include <runnel/priority.hpp>
 
 #include <chrono>
 #include <compare>
@@ -20,22 +21,6 @@
 namespace runnel::inline RUNNEL_ABI {
 
 class StreamRef;
-
-/// The priorities of a device's streams. Lower numbers are more urgent, so `greatest <= least`.
-struct PriorityRange {
-  int least;     ///< the least urgent, numerically largest
-  int greatest;  ///< the most urgent, numerically smallest
-
-  /// Whether `priority` is in the range.
-  [[nodiscard]] constexpr bool contains(int priority) const noexcept { return greatest <= priority && priority <= least; }
-  /// The priority in the range that is nearest to `priority`.
-  [[nodiscard]] constexpr int clamp(int priority) const noexcept {
-    return priority < greatest ? greatest : priority > least ? least : priority;
-  }
-  /// False if the device has one level only, {0, 0}.
-  [[nodiscard]] constexpr bool supported() const noexcept { return greatest < least; }
-  friend constexpr bool operator==(PriorityRange, PriorityRange) noexcept = default;
-};
 
 /// The vendor's number for what a device's kernels may use: 9.0 for an H100, for gfx942 9.4; 0.0 on the host backend.
 struct ComputeCapability {
@@ -111,7 +96,7 @@ class Device {
   /// Whether the device can read pageable host memory directly.
   [[nodiscard]] bool has_pageable_memory_access() const;
   /// Whether the device reads pageable host memory through the host's page tables, so that pinning gains nothing.
-  [[nodiscard]] bool pageable_memory_access_uses_host_page_tables() const;
+  [[nodiscard]] bool can_use_host_page_tables() const;
   /// Whether streams can wait for values in memory and write them: StreamRef::wait_value() and write_value().
   [[nodiscard]] bool has_stream_memory_operations() const;
   /// Whether streams can have a part of the multiprocessors: partition(). CUDA 12.5 and later with its driver, and AMD.

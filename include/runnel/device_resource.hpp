@@ -24,6 +24,8 @@ class DeviceResource {
  public:
   static constexpr std::size_t max_alignment = 256;  ///< bytes; every block is aligned to this
 
+  /// The memory of the current device.
+  DeviceResource() : DeviceResource{Device::current()} {}
   /// The memory of `device`.
   explicit constexpr DeviceResource(Device device) noexcept : device_{device} {}
 
@@ -44,7 +46,8 @@ class DeviceResource {
   void reset_peak() const;
   /// Sets the most bytes that may be allocated on the device through runnel at a time (default: no limit). An allocation beyond it throws
   /// errc::out_of_memory, which names this limit, and asks the runtime for nothing. What is in use beyond a new limit stays. Shared and
-  /// managed memory, and memory of resources of your own, do not count.
+  /// managed memory, and memory of resources of your own, do not count. A LimitResource (resource_adaptors.hpp) limits a part of the
+  /// program instead: what is allocated through it, from whichever resource.
   void set_limit(std::size_t bytes) const;
   /// The limit in bytes; the maximum of std::size_t if none was set.
   [[nodiscard]] std::size_t limit() const;
@@ -64,7 +67,4 @@ class DeviceResource {
  private:
   Device device_;
 };
-/// The resource of a device.
-[[nodiscard]] inline DeviceResource device_resource(Device device = Device::current()) { return DeviceResource{device}; }
-
 }  // namespace runnel::inline RUNNEL_ABI

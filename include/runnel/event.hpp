@@ -77,6 +77,8 @@ class EventBase {
   /// @cond
   static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
                                          detail::FunctionWithoutOutcome);
+  template <WithoutCompletion F>
+  static void on_complete RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", F&&);
   /// @endcond
 
   /// The vendor's handle; null until the first record.
@@ -84,7 +86,7 @@ class EventBase {
   /// The device of the last record. @throws errc::invalid_argument if the event was never recorded
   [[nodiscard]] Device device() const;
   /// False once the event was moved from.
-  [[nodiscard]] bool valid() const noexcept { return state_ != State::moved_from; }
+  [[nodiscard]] bool is_valid() const noexcept { return state_ != State::moved_from; }
   /// Gives the handle to the caller, who then destroys it. This event is moved-from afterwards.
   /// @throws errc::invalid_argument if there is no handle yet
   [[nodiscard]] native::event release();

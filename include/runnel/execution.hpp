@@ -78,7 +78,7 @@ class WorkOf final : public Work {
       if (self->goes_on()) {
         self->step_->check();
         self->step_->enqueue(self).on_complete([self](const Outcome& outcome) {
-          if (!outcome.ok()) self->fail(outcome.error());
+          if (!outcome.is_ok()) self->fail(outcome.error());
           self->close();
         });
         return;

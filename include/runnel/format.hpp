@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_streams
-/// `std::format("{}", stream)` for streams, events and devices, if the standard library has `std::format`. `to_string` and `<<` work
-/// everywhere.
+/// `std::format("{}", stream)` for streams, events, devices and priorities, if the standard library has `std::format`. `to_string` and `<<`
+/// work everywhere.
 #pragma once
 
 #include <runnel/device.hpp>
 #include <runnel/event.hpp>
+#include <runnel/priority.hpp>
 #include <runnel/stream.hpp>
 
 #include <version>
@@ -17,6 +18,10 @@
 template <class Char>
 struct std::formatter<runnel::Device, Char> : std::formatter<std::string, Char> {
   auto format(runnel::Device device, auto& context) const { return std::formatter<std::string, Char>::format(to_string(device), context); }
+};
+template <class Char>
+struct std::formatter<runnel::Priority, Char> : std::formatter<int, Char> {
+  auto format(runnel::Priority priority, auto& context) const { return std::formatter<int, Char>::format(priority.value, context); }
 };
 template <class Char>
 struct std::formatter<runnel::StreamRef, Char> : std::formatter<std::string, Char> {

@@ -64,7 +64,7 @@ class Graph {
   [[nodiscard]] std::string dot() const;
 
   /// False for a graph without work, and once it was moved from.
-  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   /// The device whose streams can launch the graph.
   [[nodiscard]] Device device() const;
   ///@{ The vendor's handles. They live as long as the graph, and until update().

@@ -55,14 +55,14 @@ concept uses_device_memory = device_space<E> ||(is_host_backend&& execution_spac
 }  // namespace detail
 
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space, kernels run at once in
-/// the calling thread.** So on a host space this call first waits for all that the stream has ahead: ask for the instance where the kernel
-/// is, after the copy. Use launch() to enqueue kernels instead. Nothing waits inside a host function, nor in a capture.
-/// Returns a reference, valid as long as the stream keeps the instance; copying an instance takes ten times as long as this call. The first
-/// call for a stream creates the instance: on a device that takes 0.4 ms and memory. It leaves the thread's device and contexts as they
-/// were, and throws errc::capture while the stream is being captured. An instance of OpenMP has one thread (see set_host_threads());
-/// Threads has only one instance.
+/// the calling thread.** So on a host space this call fences the stream, as its name says: it first waits for all that the stream has
+/// ahead. Ask for the instance where the kernel is, after the copy. Use launch() to enqueue kernels instead. Nothing waits inside a host
+/// function, nor in a capture. Returns a reference, valid as long as the stream keeps the instance; copying an instance takes ten times as
+/// long as this call. The first call for a stream creates the instance: on a device that takes 0.4 ms and memory. It leaves the thread's
+/// device and contexts as they were, and throws errc::capture while the stream is being captured. An instance of OpenMP has one thread (see
+/// set_host_threads()); Threads has only one instance.
 template <execution_space E = DefaultSpace>
-[[nodiscard]] detail::Given<E> exec_space(StreamRef stream) {
+[[nodiscard]] detail::Given<E> fenced_exec_space(StreamRef stream) {
   detail::check_space<E>();
   if constexpr (inline_space<E>) {
     detail::require_kokkos();
@@ -80,7 +80,7 @@ template <execution_space E = DefaultSpace>
 
 /// @cond
 template <execution_space E = DefaultSpace, runnel::detail::TemporaryStream S>
-const E& exec_space RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+const E& fenced_exec_space RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
 /// @endcond
 
 namespace detail {
@@ -93,8 +93,8 @@ concept NotLaunchableOn = !LaunchableOn<F, E>;
 
 /// The current stream's instance.
 template <execution_space E = DefaultSpace>
-[[nodiscard]] detail::Given<E> current_exec_space() {
-  return exec_space<E>(current_stream());
+[[nodiscard]] detail::Given<E> fenced_current_exec_space() {
+  return fenced_exec_space<E>(current_stream());
 }
 
 /// Gives the stream an OpenMP instance with `threads` threads (default: 1). OpenMP creates these threads for each thread that runs kernels
@@ -124,7 +124,7 @@ void launch(StreamRef stream, F function) {
     const DeviceGuard on{stream.device()};  // Kokkos leaves its own device current
     static_cast<void>(function(detail::instance<E>(stream)));
   } else if constexpr (inline_space<E>) {
-    const E exec = exec_space<E>(stream);
+    const E exec = fenced_exec_space<E>(stream);
     detail::require_threads_caller<E>();
     stream.record_event().synchronize();
     static_cast<void>(function(exec));
@@ -179,7 +179,7 @@ void parallel_reduce(const Policy& policy, const F& functor, Results&&... result
 /// A Kokkos instance as a stream: pass its stream() where a StreamRef is expected. If the instance came from a stream, it is that stream.
 /// On a device, the work that runnel and Kokkos submit is in one order. On a host space, kernels run at once in the thread that launches
 /// them: work submitted to stream() runs after the kernels started before, and wait_event() and wait_stream() hold the calling thread. The
-/// members throw as those of StreamRef with the same names; exec() throws as exec_space().
+/// members throw as those of StreamRef with the same names; fenced_exec() throws as fenced_exec_space().
 template <execution_space E>
 class ExecStream {
  public:
@@ -195,7 +195,7 @@ class ExecStream {
   /// The stream, without waiting: on a host space, what is submitted next may run beside kernels that still run on the instance.
   [[nodiscard]] StreamRef unfenced_stream() const noexcept { return stream_; }
   /// The instance.
-  [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(stream_); }
+  [[nodiscard]] detail::Given<E> fenced_exec() const { return fenced_exec_space<E>(stream_); }
 
   /// Kernels launched on the instance from now on run after the work that `event` has recorded at this moment.
   void wait_event(const Event& event) const {
@@ -245,7 +245,7 @@ template <execution_space E>
 
 /// @cond
 template <std::convertible_to<StreamRef> S>
-StreamRef as_stream RUNNEL_REFUSED("it is a stream already; kokkos::exec_space(stream) is its instance", const S&);
+StreamRef as_stream RUNNEL_REFUSED("it is a stream already; kokkos::fenced_exec_space(stream) is its instance", const S&);
 /// @endcond
 
 /// Kernels launched on `waiting` from now on run after the kernels launched on `other` before, on the instance itself or by launch() on its
@@ -275,8 +275,8 @@ class Instance : public Stream {
  public:
   /// Takes the stream; its instance is created at first use.
   explicit Instance(Stream stream) : Stream{std::move(stream)} {}
-  /// The stream's instance, as exec_space() gives it.
-  [[nodiscard]] detail::Given<E> exec() const { return exec_space<E>(*this); }
+  /// The stream's instance, as fenced_exec_space() gives it.
+  [[nodiscard]] detail::Given<E> fenced_exec() const { return fenced_exec_space<E>(*this); }
 };
 
 /// Creates `count` instances on the current device, with the same options. They share nothing with each other or with Kokkos' own
@@ -398,7 +398,8 @@ concept Element = !Kokkos::is_execution_space_v<T>;  // view<E>(...) names a spa
 template <class T, class Space>
 using Unmanaged = Kokkos::View<T*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 }  // namespace detail
-///@{ The buffer as a view. Requires: the buffer outlives the view. Call the buffer's record_use() after launching kernels that use it.
+///@{ The buffer as a view. Requires: the buffer outlives the view. Call the buffer's record_stream(), so that it lasts as long as the
+/// kernels that use it.
 template <detail::Element T>
 [[nodiscard]] pinned_view<T*> view(PinnedBuffer<T>& buffer) {
   return pinned_view<T*>(buffer.data(), buffer.size());

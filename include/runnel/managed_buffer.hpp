@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <optional>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -18,20 +19,16 @@ class MemoryPlace {
   /// The memory of `device`.
   constexpr MemoryPlace(Device device) noexcept : device_{device} {}
   /// The host's memory.
-  [[nodiscard]] static constexpr MemoryPlace host() noexcept {
-    MemoryPlace place{Device{-1}};
-    place.is_host_ = true;
-    return place;
-  }
+  [[nodiscard]] static constexpr MemoryPlace host() noexcept { return MemoryPlace{}; }
   /// Whether it is the host's memory.
-  [[nodiscard]] constexpr bool is_host() const noexcept { return is_host_; }
-  /// The device; Device{-1} for the host's memory.
-  [[nodiscard]] constexpr Device device() const noexcept { return device_; }
+  [[nodiscard]] constexpr bool is_host() const noexcept { return !device_; }
+  /// The device; empty for the host's memory.
+  [[nodiscard]] constexpr std::optional<Device> device() const noexcept { return device_; }
   friend constexpr bool operator==(MemoryPlace, MemoryPlace) noexcept = default;
 
  private:
-  Device device_;
-  bool is_host_ = false;
+  constexpr MemoryPlace() noexcept = default;
+  std::optional<Device> device_;
 };
 
 /// Moves the pages of `bytes` bytes of managed memory to a place, in the order of the stream, so that later work there finds them. On the
@@ -70,11 +67,12 @@ class ManagedBuffer : public detail::OwnedHostArray<T, detail::ManagedOwner> {
   explicit ManagedBuffer(std::size_t size, Device device = Device::current())
       : Array{detail::allocate_managed(detail::bytes_for(size, sizeof(T)), device), size, {device.ordinal()}} {}
 
-  /// The device that the memory was allocated on; Device{-1} for an empty buffer without one.
-  [[nodiscard]] Device device() const noexcept { return Device{this->device_}; }
+  /// The device that the memory was allocated on; empty for an empty buffer without one.
+  [[nodiscard]] std::optional<Device> device() const noexcept { return detail::device_if_any(this->device_); }
 };
 
-/// All elements of a managed buffer, or of a view of managed memory, as prefetch_bytes() does it.
+/// All elements of a managed buffer, or of a view of managed memory, as prefetch_bytes() does it for a pointer and a number of bytes. So
+/// are copy() and copy_bytes(), fill() and fill_bytes().
 template <detail::memory_range Range>
 void prefetch(StreamRef stream, const Range& range, MemoryPlace place) {
   prefetch_bytes(stream, std::data(range), detail::byte_size(std::size(range), sizeof *std::data(range), "prefetch managed memory"), place);

@@ -78,6 +78,11 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
 
 void record_block_use(StreamRef stream, const void* pointer, std::optional<MemoryKind> kind);
 
+/// The device with this ordinal; none for -1.
+[[nodiscard]] inline std::optional<Device> device_if_any(int ordinal) noexcept {
+  return ordinal >= 0 ? std::optional{Device{ordinal}} : std::nullopt;
+}
+
 struct PinnedOwner {
   static constexpr MemoryKind kind = MemoryKind::pinned;
   static void free(void* pointer, std::size_t) noexcept { free_pinned(pointer); }
@@ -152,7 +157,7 @@ class DeviceSpan {
 /// Owns `size()` elements of pinned host memory, uninitialised. The host uses it like any array; copies from and to it are direct. The
 /// memory comes from the pinned pool (pinned_pool.hpp). A buffer may be destroyed while work uses it: the pool hands the memory out again
 /// only when every stream that used it has completed that work. Copies and fills record their use themselves; a kernel or a host function
-/// of your own needs record_use(). Neither constructor nor destructor waits for other streams, except that an allocation which finds no
+/// of your own needs record_stream(). Neither constructor nor destructor waits for other streams, except that an allocation which finds no
 /// room waits at most a second for memory that is on its way back to the runtime.
 template <class T>
 class PinnedBuffer : public detail::OwnedHostArray<T, detail::PinnedOwner> {
@@ -165,9 +170,10 @@ class PinnedBuffer : public detail::OwnedHostArray<T, detail::PinnedOwner> {
   explicit PinnedBuffer(std::size_t size, PinnedOptions options = {})
       : Array{detail::allocate_pinned(detail::bytes_for(size, sizeof(T)), options.write_combined), size, {}} {}
 
-  /// Records that work submitted to `stream` so far uses this memory.
-  void record_use(StreamRef stream) const {
-    if (this->data() != nullptr) PinnedPool::record_use(this->data(), stream);
+  /// Records that `stream` uses this memory: it is handed out again only after the work submitted to that stream until this buffer is
+  /// destroyed. The function runnel::record_stream() does it for any view of the memory.
+  void record_stream(StreamRef stream) const {
+    if (this->data() != nullptr) detail::record_block_use(stream, this->data(), MemoryKind::pinned);
   }
   /// The address at which kernels of `device` reach this memory, without a copy; null for an empty buffer.
   /// @throws errc::not_supported or the runtime's own error if the memory cannot be mapped
@@ -235,10 +241,10 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   [[nodiscard]] DeviceSpan<T> last(std::size_t count) { return span().last(count); }
   [[nodiscard]] DeviceSpan<const T> last(std::size_t count) const { return span().last(count); }
   ///@}
-  /// The stream in whose order the memory is freed; not valid() for an empty buffer without a stream.
+  /// The stream in whose order the memory is freed; is_valid() is false for an empty buffer without a stream.
   [[nodiscard]] StreamRef stream() const noexcept { return this->stream_; }
-  /// The device that the memory is on; Device{-1} for an empty buffer without a stream.
-  [[nodiscard]] Device device() const noexcept { return Device{this->device_}; }
+  /// The device that the memory is on; empty for an empty buffer without a stream.
+  [[nodiscard]] std::optional<Device> device() const noexcept { return detail::device_if_any(this->device_); }
   /// Records that `stream` uses this memory: it is freed only after the work submitted to that stream until this buffer is destroyed. For
   /// several threads at a time, and for a part of the memory, there is the function runnel::record_stream().
   void record_stream(StreamRef stream) {
@@ -287,8 +293,9 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
 };
 
 /// Records that `stream` uses the block that holds `pointer`, which may point to any place within it: a block of a DeviceBuffer or of a
-/// DeviceResource is freed, and a block of the pinned pool is handed out again, only after the work submitted to that stream before.
-/// Several threads may call this for one block at a time. Requires: the block is not freed meanwhile.
+/// DeviceResource is freed, and a block of the pinned pool is handed out again, only after the work submitted to that stream until then,
+/// that is until the block is given back. Several threads may call this for one block at a time. Copies and fills by runnel record their
+/// use of pinned memory themselves. Requires: the block is not freed meanwhile.
 /// @throws errc::invalid_argument for null and for other memory
 void record_stream(StreamRef stream, const void* pointer);
 /// The same for the block that a buffer, a span or another view lies in. An empty view is nothing to do.

@@ -4,7 +4,7 @@
 /// The pool of pinned host memory from which `PinnedBuffer`, `pinned_resource()` and `PinnedAllocator` take their blocks.
 #pragma once
 
-#include <runnel/stream.hpp>
+#include <runnel/config.hpp>
 
 #include <cstddef>
 
@@ -25,15 +25,11 @@ struct PinnedStatistics {
 /// The process's pool of pinned memory. Pinning memory takes several times as long as copying it, so the pool keeps freed blocks for
 /// reuse: in sizes of powers of two from 4 KiB to 1 GiB; larger blocks go back to the runtime. The pool hands a block out again only when
 /// every stream that used the block has completed that work. Giving memory back to the runtime waits for all work of all devices, so a
-/// thread of the library does that, and no call here waits for it longer than it says. All members throw errc::forked in a forked child.
+/// thread of the library does that, and no call here waits for it longer than it says. Uses by kernels and host functions are recorded by
+/// record_stream() (memory.hpp). All members throw errc::forked in a forked child.
 class PinnedPool {
  public:
   PinnedPool() = delete;  ///< there is one pool; its functions are static
-
-  /// Records that work submitted to `stream` so far uses the block that `pointer` points into. Copies and fills by runnel record their
-  /// use themselves; kernels and host functions need this call.
-  /// @throws errc::invalid_argument if the pointer is in no block that is in use
-  static void record_use(const void* pointer, StreamRef stream);
 
   /// What the pool holds at this moment. Makes no runtime call.
   [[nodiscard]] static PinnedStatistics statistics();
@@ -49,8 +45,9 @@ class PinnedPool {
   /// The limit in bytes; the maximum of std::size_t if none was set.
   [[nodiscard]] static std::size_t limit();
 
-  /// Gives up every cached block that no stream is using. A thread of the library gives the memory back to the runtime. The call waits at
-  /// most 0.1 s for that, which is long enough where the devices are idle; until then statistics() counts the bytes as `releasing`.
+  /// Gives up every cached block that no stream is using; those of staged copies are Staging's. A thread of the library gives the memory
+  /// back to the runtime. The call waits at most 0.1 s for that, which is long enough where the devices are idle; until then statistics()
+  /// counts the bytes as `releasing`.
   static void trim();
 };
 

@@ -14,7 +14,8 @@ void pop_profiler_range() noexcept;
 }  // namespace detail
 
 /// Shows the calling thread's time in a scope as a named range in a profiler's timeline. Does nothing if the library was built without the
-/// profiler's header (NVTX) or no profiler is attached. Ranges nest.
+/// profiler's header (NVTX) or no profiler is attached. Ranges nest. It shows the thread's calls: the stream's work, which runs later, is
+/// shown by a TraceRange (trace.hpp).
 class [[nodiscard]] ProfilerRange {
  public:
   /// Begins a range. `name` is copied.

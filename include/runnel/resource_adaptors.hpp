@@ -96,7 +96,8 @@ class NativeDeviceResource {
   DeviceResource resource_;
 };
 
-/// Never lets more than `limit` bytes be allocated at a time. Copies share the limit and the bytes in use.
+/// Never lets more than `limit` bytes be allocated through it at a time, from a resource of whichever library. Copies share the limit and
+/// the bytes in use. DeviceResource::set_limit() instead limits all that the process allocates on a device through runnel.
 template <StreamOrderedResource R>
 class LimitResource {
  public:

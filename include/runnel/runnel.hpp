@@ -20,7 +20,7 @@
 /// |---|---|
 /// | create, order and wait for streams | stream.hpp, event.hpp, stream_pool.hpp |
 /// | write functions that take no stream argument | current.hpp |
-/// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory |
+/// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory; mdspan.hpp is not in this header |
 /// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
 /// | limit, count and log what is allocated | resource_adaptors.hpp, which is not in this header |
 /// | process data larger than the device | overlap.hpp; overlap_bytes.hpp is not in this header |
@@ -57,6 +57,7 @@
 #include <runnel/partition.hpp>
 #include <runnel/pinned_pool.hpp>
 #include <runnel/pinned_resource.hpp>
+#include <runnel/priority.hpp>
 #include <runnel/profiler.hpp>
 #include <runnel/race_checker.hpp>
 #include <runnel/shared_buffer.hpp>

@@ -8,6 +8,7 @@
 #include <runnel/memory.hpp>
 
 #include <cstddef>
+#include <optional>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -62,8 +63,8 @@ class SharedBuffer : public detail::OwnedArray<T, detail::SharedOwner> {
   }
   /// Whether the memory is another process's.
   [[nodiscard]] bool is_opened() const noexcept { return this->opened_; }
-  /// The device that the memory is on; Device{-1} for an empty buffer that was made without arguments.
-  [[nodiscard]] Device device() const noexcept { return Device{this->device_}; }
+  /// The device that the memory is on; empty for an empty buffer that was made without arguments.
+  [[nodiscard]] std::optional<Device> device() const noexcept { return detail::device_if_any(this->device_); }
 
   ///@{ A view for kernels and copies.
   [[nodiscard]] DeviceSpan<T> span() noexcept { return {this->data(), this->size()}; }

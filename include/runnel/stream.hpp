@@ -15,12 +15,12 @@
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/device.hpp>
 #include <runnel/native.hpp>
+#include <runnel/priority.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
-#include <limits>
 #include <string>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -30,29 +30,16 @@ class TimedEvent;
 
 namespace detail {
 struct FunctionWithoutOutcome;  // of <runnel/completion.hpp>
+/// <runnel/completion.hpp> was not included. For what needs it and is called with a T.
+template <class T, class OfCompletion = FunctionWithoutOutcome>
+concept WithoutCompletion = !requires {
+  sizeof(OfCompletion);
+};
 template <class T>
 concept KokkosInstance = std::is_same_v<typename T::execution_space, T> || requires {
   &T::unfenced_stream;
 };
 }  // namespace detail
-
-/// How urgent a stream's work is: a lower number is more urgent. Any `int` is accepted and clamped to the device's range. So the three
-/// levels become {-5, 0, 0} on NVIDIA (where 0 is the least urgent), and {-1, 0, 1} on AMD and on the host backend.
-struct Priority {
-  int value = 0;  ///< before clamping
-
-  constexpr Priority() noexcept = default;
-  /// Any number.
-  constexpr Priority(int number) noexcept : value{number} {}  // NOLINT: `.priority = -1` is how it is written
-
-  static const Priority high;    ///< the most urgent that the device has
-  static const Priority normal;  ///< 0
-  static const Priority low;     ///< the least urgent that the device has
-  friend constexpr bool operator==(Priority, Priority) noexcept = default;
-};
-inline constexpr Priority Priority::high{std::numeric_limits<int>::min()};
-inline constexpr Priority Priority::normal{0};
-inline constexpr Priority Priority::low{std::numeric_limits<int>::max()};
 
 /// Options of a new stream.
 struct StreamOptions {
@@ -63,7 +50,7 @@ struct StreamOptions {
   /// The name that profilers and timelines show (null = none, default). It is copied; at most 31 bytes are kept.
   const char* name = nullptr;
   /// A part of the stream's device, on which the stream's kernels run (default: all of it). `blocking` does not count then: such a stream
-  /// is independent of the default stream on NVIDIA, and orders with it on AMD, where it also has normal priority. blocking() and
+  /// is independent of the default stream on NVIDIA, and orders with it on AMD, where it also has normal priority. is_blocking() and
   /// priority() tell. Copies and host functions are not affected.
   Partition partition = {};
 };
@@ -106,11 +93,11 @@ class StreamRef {
   /// A number that no other stream of this process ever has; 0 for a moved-from stream.
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   /// False once the stream was destroyed or moved from.
-  [[nodiscard]] bool valid() const noexcept { return detail::is_live(slot_, id_); }
+  [[nodiscard]] bool is_valid() const noexcept { return detail::is_live(slot_, id_); }
   /// The effective priority, after clamping.
-  [[nodiscard]] int priority() const;
+  [[nodiscard]] Priority priority() const;
   /// Whether the stream orders with the device's default stream.
-  [[nodiscard]] bool blocking() const { return live().blocking; }
+  [[nodiscard]] bool is_blocking() const { return live().blocking; }
   /// On how many multiprocessors the stream's kernels may run: those of StreamOptions::partition, else all of the device.
   [[nodiscard]] int multiprocessors() const;
   /// The name from StreamOptions; "" if none was given.
@@ -182,6 +169,10 @@ class StreamRef {
   /// @cond
   static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
                                          detail::FunctionWithoutOutcome);
+  template <detail::WithoutCompletion F>
+  static void on_complete RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", F&&);
+  template <detail::WithoutCompletion View = StreamRef>
+  static void future RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", View* = nullptr);
   static void launch_host_func RUNNEL_REFUSED("a host function has no parameters: let it capture what it needs, as in [x] { ... }",
                                               detail::FunctionWithParameters);
   static void launch_host_func RUNNEL_REFUSED("the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
@@ -234,7 +225,7 @@ class StreamRef {
 
  private:
   [[nodiscard]] const detail::StreamSlot& live() const {
-    if (!valid()) [[unlikely]]
+    if (!is_valid()) [[unlikely]]
       detail::throw_dead_stream(id_);
     return *slot_;
   }

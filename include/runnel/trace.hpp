@@ -28,7 +28,9 @@ class Trace {
   static bool write();
 };
 
-/// Shows what is submitted to a stream in a scope as one interval of the stream, as kernels, which the library does not see otherwise.
+/// Shows what is submitted to a stream in a scope as one interval of the stream, as kernels, which the library does not see otherwise. It
+/// measures work of a stream, for runnel's trace and hook. A ProfilerRange (profiler.hpp) shows the time of the calling thread, in a
+/// vendor's profiler.
 class [[nodiscard]] TraceRange {
  public:
   /// `name` must live as long as this object. Null counts as "".

@@ -2,6 +2,7 @@
 /// The counts behind `live_objects()`.
 #pragma once
 
+#include "base/max_devices.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/config.hpp>
@@ -10,9 +11,6 @@
 #include <cstddef>
 
 namespace runnel::inline RUNNEL_ABI::detail {
-
-/// Further devices are not shown; runtimes show 64 at most.
-inline constexpr int max_devices = 64;
 
 struct Counters {
   sync::Atomic<std::size_t> streams{0};

@@ -60,7 +60,7 @@ class Baton {
   /// Whether the operations so far have ended.
   [[nodiscard]] bool is_idle() {
     const std::lock_guard lock{mutex_};
-    if (unrecorded_ && !(unrecorded_->valid() && unrecorded_->query())) return false;
+    if (unrecorded_ && !(unrecorded_->is_valid() && unrecorded_->query())) return false;
     return last_ == 0 || done_.query();
   }
 
@@ -69,7 +69,7 @@ class Baton {
   void make_follow(StreamRef stream) {
     if (last_ != 0 && last_ != stream.id()) stream.wait_event(done_);
     if (!unrecorded_ || *unrecorded_ == stream) return;
-    if (unrecorded_->valid())
+    if (unrecorded_->is_valid())
       stream.wait_stream(*unrecorded_);
     else
       unrecorded_device_.synchronize();

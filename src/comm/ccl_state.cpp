@@ -158,7 +158,7 @@ CclState::~CclState() {
 }
 
 ccl::status CclState::post_connection() const noexcept {
-  constexpr Transfer barrier{Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
+  constexpr Exchange barrier{Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
   return post(remains_->stream, {&barrier, 1});
 }
 
@@ -179,10 +179,10 @@ void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> al
   check();
 }
 
-void CclState::enqueue(StreamRef stream, std::span<const Transfer> steps) {
+void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
   const char* const operation = operation_of(steps.front().verb);
   if (stream.device() != device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the communicator");
-  for (const Transfer& step : steps) require_supported(step);
+  for (const Exchange& step : steps) require_supported(step);
   if (Together::Operations* const all = Together::Operations::of_this_thread()) return all->add(self(), stream, steps);
   const DeviceGuard guard{device};
   const auto post_all = [&] {
@@ -207,7 +207,7 @@ void CclState::note_use(StreamRef stream) {
   if (!uses_.empty() && uses_.back() == stream) return;
   const auto found = std::find(uses_.begin(), uses_.end(), stream);
   if (found != uses_.end()) return std::swap(*found, uses_.back());
-  std::erase_if(uses_, [](StreamRef each) { return !each.valid(); });
+  std::erase_if(uses_, [](StreamRef each) { return !each.is_valid(); });
   uses_.push_back(stream);
 }
 
@@ -253,7 +253,7 @@ std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
   std::memcpy(sent.data(), own, bytes);
   DeviceBuffer<std::byte> in{sent.size(), stream}, out{received.size(), stream};
   copy(stream, in, sent);
-  const Transfer step = movement(Verb::all_gather, in, out, 0);
+  const Exchange step = movement(Verb::all_gather, in, out, 0);
   enqueue(stream, {&step, 1});
   copy(stream, received, out);
   stream.synchronize();

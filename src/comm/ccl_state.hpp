@@ -43,7 +43,7 @@ struct CclState final : CommunicatorState {
   ~CclState() override;
 
   void require_engine(const char*) const override {}
-  void enqueue(StreamRef stream, std::span<const Transfer> steps) override;
+  void enqueue(StreamRef stream, std::span<const Exchange> steps) override;
   [[nodiscard]] std::shared_ptr<CommunicatorState> split(int color, int key) override;
   void end_operations() noexcept override;
   void look_for_errors() override;
@@ -53,7 +53,7 @@ struct CclState final : CommunicatorState {
   /// If the communicator breaks, the next synchronize() of the stream throws the reason.
   void note_use(StreamRef stream);
   /// Gives the steps to the library. Requires: `calls` is held; the current device is the communicator's.
-  [[nodiscard]] ccl::status post(StreamRef stream, std::span<const Transfer> steps) const noexcept;
+  [[nodiscard]] ccl::status post(StreamRef stream, std::span<const Exchange> steps) const noexcept;
   /// @throws the reason why the library refused, and the communicator is broken then
   void check_call(ccl::status status, const char* operation);
   /// If the library refused an operation, breaks the communicator, because other ranks may wait for this one.
@@ -79,10 +79,10 @@ struct CclState final : CommunicatorState {
 };
 
 /// What the operation of a verb is to the library: one call, or several. Requires: as CclState::post().
-[[nodiscard]] ccl::status post_step(const CommunicatorState& state, const Transfer& step, ccl::Handle communicator, native::stream stream,
+[[nodiscard]] ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl::Handle communicator, native::stream stream,
                                     void* number) noexcept;
 /// @throws errc::not_supported for a reduction that the library does not have
-void require_supported(const Transfer& step);
+void require_supported(const Exchange& step);
 
 /// What `post()` posts, as one.
 template <class F>

@@ -29,7 +29,7 @@ struct Elements {
   std::size_t each;
 };
 
-[[nodiscard]] Elements elements_of(const Transfer& step) noexcept {
+[[nodiscard]] Elements elements_of(const Exchange& step) noexcept {
   switch (step.element) {
     case Element::int8:
       return {ccl::Type::int8, 1};
@@ -56,7 +56,7 @@ struct Elements {
   }
 }
 
-[[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Transfer& step, std::size_t count, ccl::Type type,
+[[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Exchange& step, std::size_t count, ccl::Type type,
                                    ccl::Handle communicator, native::stream stream) noexcept {
   const std::size_t bytes = blocks_of(state, step).count * step.element_size;
   return in_group([&] {
@@ -72,7 +72,7 @@ struct Elements {
 
 }  // namespace
 
-void require_supported(const Transfer& step) {
+void require_supported(const Exchange& step) {
   const char* const operation = operation_of(step.verb);
   if (step.element == Element::int16 || step.element == Element::uint16)
     throw_error(errc::not_supported, operation, "NCCL and RCCL do not reduce integers of 16 bits");
@@ -81,7 +81,7 @@ void require_supported(const Transfer& step) {
     throw_error(errc::not_supported, operation, "NCCL and RCCL do not multiply complex numbers");
 }
 
-ccl::status post_step(const CommunicatorState& state, const Transfer& step, ccl::Handle c, native::stream stream, void* number) noexcept {
+ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl::Handle c, native::stream stream, void* number) noexcept {
   if (step.verb == Verb::barrier) return ccl::all_reduce(number, number, 1, ccl::Type::uint32, ccl::Reduction::max, c, stream);
   const Elements elements = elements_of(step);
   const std::size_t count = blocks_of(state, step).count * elements.each;
@@ -107,12 +107,12 @@ ccl::status post_step(const CommunicatorState& state, const Transfer& step, ccl:
   }
 }
 
-ccl::status CclState::post(StreamRef stream, std::span<const Transfer> steps) const noexcept {
+ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) const noexcept {
   void* const number = remains_->number.data();
   if (steps.size() == 1) return post_step(*this, steps.front(), ccl_communicator, stream.native(), number);
   return in_group([&] {
     ccl::status status = ccl::ok;
-    for (const Transfer& step : steps)
+    for (const Exchange& step : steps)
       if (status == ccl::ok) status = post_step(*this, step, ccl_communicator, stream.native(), number);
     return status;
   });

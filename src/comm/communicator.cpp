@@ -28,13 +28,13 @@ namespace {
 }
 
 /// Whether input and output may be the same memory in this way.
-[[nodiscard]] bool is_in_place(const CommunicatorState& state, const Transfer& step) noexcept {
+[[nodiscard]] bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept {
   if (step.verb == Verb::all_gather)
     return step.in == at(step.out, static_cast<std::size_t>(state.rank) * step.in_count * step.element_size);
   return step.in == step.out && (step.verb == Verb::all_reduce || step.verb == Verb::reduce || step.verb == Verb::broadcast);
 }
 
-void require_sizes(const CommunicatorState& state, const Transfer& step, const char* operation) {
+void require_sizes(const CommunicatorState& state, const Exchange& step, const char* operation) {
   const auto size = static_cast<std::size_t>(state.size);
   const auto refuse = [&](const char* reason) { throw_error(errc::invalid_argument, operation, reason); };
   switch (step.verb) {
@@ -62,7 +62,7 @@ void require_sizes(const CommunicatorState& state, const Transfer& step, const c
 }
 
 /// Null is the memory of no elements only, and all bytes have an address.
-void require_memory(const Blocks& blocks, const Transfer& step, const char* operation) {
+void require_memory(const Blocks& blocks, const Exchange& step, const char* operation) {
   std::size_t bytes = 0;
   for (const auto& [count, memory, name] : {std::tuple{blocks.in, step.in, "input"}, {blocks.out, step.out, "output"}}) {
     if (count == 0 || blocks.count == 0) continue;
@@ -74,17 +74,17 @@ void require_memory(const Blocks& blocks, const Transfer& step, const char* oper
   }
 }
 
-void declare(const CommunicatorState& state, StreamRef stream, const Transfer& step) {
+void declare(const CommunicatorState& state, StreamRef stream, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
   if (blocks.in > 0) stream.reads(step.in, blocks.in * blocks.count * step.element_size);
   if (blocks.out > 0) stream.writes(step.out, blocks.out * blocks.count * step.element_size);
 }
 
-void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {
+void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps) {
   enter(operation_of(steps.front().verb));
   state.require_engine(operation_of(steps.front().verb));
   state.check();
-  for (const Transfer& step : steps) require_valid(state, step);
+  for (const Exchange& step : steps) require_valid(state, step);
   state.enqueue(stream, steps);
 }
 
@@ -106,7 +106,7 @@ const char* operation_of(Verb verb) noexcept {
   return texts[static_cast<std::size_t>(verb)];
 }
 
-Blocks blocks_of(const CommunicatorState& state, const Transfer& step) noexcept {
+Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept {
   const auto size = static_cast<std::size_t>(state.size);
   const bool is_root = step.peer == state.rank;
   switch (step.verb) {
@@ -132,7 +132,7 @@ Blocks blocks_of(const CommunicatorState& state, const Transfer& step) noexcept 
   return {0, 0, 0};
 }
 
-void require_valid(const CommunicatorState& state, const Transfer& step) {
+void require_valid(const CommunicatorState& state, const Exchange& step) {
   const char* const operation = operation_of(step.verb);
   if (step.peer < 0 || step.peer >= state.size) {
     const std::string reason = "there is no process " + std::to_string(step.peer) + ": there are " + std::to_string(state.size);
@@ -155,9 +155,9 @@ void refuse_nested_together() {
   throw_error(errc::not_permitted, "enqueue operations together", "another together() of this thread is under way");
 }
 
-void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps) {
+void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps) {
   if (is_checking())
-    for (const Transfer& step : steps) declare(state, stream, step);
+    for (const Exchange& step : steps) declare(state, stream, step);
 }
 
 CommunicatorState::CommunicatorState(Engine of, const CommunicatorOptions& given) : engine{of}, options{given}, name{given.name} {
@@ -237,11 +237,11 @@ void Communicator::barrier(StreamRef stream) const {
   run(stream, {detail::Verb::barrier, detail::Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0});
 }
 
-void Communicator::run(StreamRef stream, const detail::Transfer& step) const {
+void Communicator::run(StreamRef stream, const detail::Exchange& step) const {
   detail::enqueue(detail::living(state_, "use a communicator"), stream, {&step, 1});
 }
 
-void Communicator::run_group(StreamRef stream, const std::vector<detail::Transfer>& steps) const {
+void Communicator::run_group(StreamRef stream, const std::vector<detail::Exchange>& steps) const {
   detail::CommunicatorState& state = detail::living(state_, "use a communicator");
   if (!steps.empty()) detail::enqueue(state, stream, steps);
 }

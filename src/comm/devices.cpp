@@ -2,6 +2,7 @@
 #include "comm/devices.hpp"
 
 #include "base/immortal.hpp"
+#include "base/max_devices.hpp"
 
 #include <runnel/device.hpp>
 
@@ -14,10 +15,8 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t most_devices = 256;
-
 struct Devices {
-  std::array<sync::Atomic<CommunicatingDevice*>, most_devices> all{};
+  std::array<sync::Atomic<CommunicatingDevice*>, max_devices> all{};
   sync::Mutex lock;  // guards the following member, and every change of the other
   std::vector<std::weak_ptr<Baton>> batons;
 };

@@ -61,7 +61,7 @@ MpiState::~MpiState() {
 
 void MpiState::require_engine(const char* operation) const { require_mpi(operation); }
 
-void MpiState::enqueue(StreamRef stream, std::span<const Transfer> steps) {
+void MpiState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
   if (const char* const operation = operation_of(steps.front().verb); is_capturing(stream, operation))
     throw_error(errc::capture, operation, "MPI runs on the host, so that a graph cannot repeat it");
   const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
@@ -89,11 +89,11 @@ std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {
   return made;
 }
 
-void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps) {
+void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Exchange> steps) {
   if (steps.size() == 1)
     stream.launch_host_func([state, step = steps.front()] { run_in_mpi(*state, {&step, 1}); });
   else
-    stream.launch_host_func([state, all = std::vector<Transfer>(steps.begin(), steps.end())] { run_in_mpi(*state, all); });
+    stream.launch_host_func([state, all = std::vector<Exchange>(steps.begin(), steps.end())] { run_in_mpi(*state, all); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

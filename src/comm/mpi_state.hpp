@@ -25,7 +25,7 @@ struct MpiState final : CommunicatorState {
   ~MpiState() override;
 
   void require_engine(const char* operation) const override;
-  void enqueue(StreamRef stream, std::span<const Transfer> steps) override;
+  void enqueue(StreamRef stream, std::span<const Exchange> steps) override;
   [[nodiscard]] std::shared_ptr<CommunicatorState> split(int color, int key) override;
   /// An operation was given up. When the other processes come to it, MPI goes on with it, so that it needs the communicator and the memory:
   /// they stay until the process ends.
@@ -52,11 +52,11 @@ extern constinit std::size_t most_elements_in_mpi;
 
 /// Runs some steps in MPI, as one: sends and receives that do not wait for each other, or a single step of another verb. The memory belongs
 /// to the host. Holds the calling thread. @throws the reason, and the communicator is broken then
-void run_in_mpi(MpiState& state, std::span<const Transfer> steps);
+void run_in_mpi(MpiState& state, std::span<const Exchange> steps);
 
 /// Enqueues the steps as one task, for devices whose memory is the host's.
-void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
+void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Exchange> steps);
 /// Enqueues the steps by way of pinned memory, and a thread that calls MPI. Requires: no other thread does so for this state.
-void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
+void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Exchange> steps);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -129,7 +129,7 @@ struct Call {
   return is_reduction(c.verb) ? reduce_in_mpi(c, comm, request) : move_in_mpi(c, comm, request);
 }
 
-[[nodiscard]] Call call_of(const CommunicatorState& state, const Transfer& step) noexcept {
+[[nodiscard]] Call call_of(const CommunicatorState& state, const Exchange& step) noexcept {
   const std::size_t count = blocks_of(state, step).count;
   const std::size_t unit = step.element == Element::bytes ? step.element_size : 1;
   const bool is_own_block = step.verb == Verb::all_gather && step.in == at(step.out, static_cast<std::size_t>(state.rank) * count * unit);
@@ -192,12 +192,12 @@ void require_whole(MpiState& state, const Call& call, const MPI_Status& status) 
 }
 
 /// Sends and receives, which do not wait for each other; or one call of another verb that may be given up.
-void run_together(MpiState& state, std::span<const Transfer> steps) {
+void run_together(MpiState& state, std::span<const Exchange> steps) {
   std::vector<Call> calls;
   std::vector<MPI_Request> requests(steps.size(), MPI_REQUEST_NULL);
   std::vector<MPI_Status> statuses(steps.size());
   const char* const operation = operation_of(steps.front().verb);
-  for (const Transfer& step : steps) calls.push_back(call_of(state, step));
+  for (const Exchange& step : steps) calls.push_back(call_of(state, step));
   try {
     for (std::size_t i = 0; i < steps.size(); ++i)
       if (const int result = begin(calls[i], state.operations, &requests[i]); result != MPI_SUCCESS) fail(state, operation, result);
@@ -210,7 +210,7 @@ void run_together(MpiState& state, std::span<const Transfer> steps) {
     if (steps[i].verb == Verb::receive) require_whole(state, calls[i], statuses[i]);
 }
 
-void run_one(MpiState& state, const Transfer& step) {
+void run_one(MpiState& state, const Exchange& step) {
   if (state.options.timeout.count() > 0) return run_together(state, {&step, 1});
   const Call call = call_of(state, step);
   MPI_Status status{};
@@ -221,12 +221,12 @@ void run_one(MpiState& state, const Transfer& step) {
   if (step.verb == Verb::receive) require_whole(state, call, status);
 }
 
-[[nodiscard]] std::size_t most_of(const Transfer& step) noexcept {
+[[nodiscard]] std::size_t most_of(const Exchange& step) noexcept {
   return step.element == Element::bytes ? std::max<std::size_t>(1, most_elements_in_mpi / step.element_size) : most_elements_in_mpi;
 }
 
 /// `count` elements of a step with one block, from element `first` on.
-[[nodiscard]] Transfer part_of(Transfer step, std::size_t first, std::size_t count) noexcept {
+[[nodiscard]] Exchange part_of(Exchange step, std::size_t first, std::size_t count) noexcept {
   step.in = at(step.in, first * step.element_size);
   step.out = at(step.out, first * step.element_size);
   step.in_count = step.in_count == 0 ? 0 : count;
@@ -235,13 +235,13 @@ void run_one(MpiState& state, const Transfer& step) {
 }
 
 /// A step with one block of more elements than MPI can count.
-void run_in_parts(MpiState& state, const Transfer& step) {
+void run_in_parts(MpiState& state, const Exchange& step) {
   const std::size_t count = blocks_of(state, step).count, most = most_of(step);
   for (std::size_t first = 0; first < count; first += most) run_one(state, part_of(step, first, std::min(most, count - first)));
 }
 
 /// The same for a step with a block for each process: as broadcasts, reductions or messages of one block each.
-void run_by_process(MpiState& state, const Transfer& step) {
+void run_by_process(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
   const std::size_t bytes = blocks.count * step.element_size;
   const auto block = [&](Verb verb, int peer, const void* in, void* out) {
@@ -263,7 +263,7 @@ void run_by_process(MpiState& state, const Transfer& step) {
       const std::size_t most = most_of(step);
       for (std::size_t first = 0; first < blocks.count; first += most) {
         const std::size_t count = std::min(most, blocks.count - first);
-        const std::array<Transfer, 2> both{{{Verb::send, step.element, step.how, static_cast<int>(to), step.element_size,
+        const std::array<Exchange, 2> both{{{Verb::send, step.element, step.how, static_cast<int>(to), step.element_size,
                                              at(step.in, to * bytes + first * step.element_size), count, nullptr, 0},
                                             {Verb::receive, step.element, step.how, static_cast<int>(from), step.element_size, nullptr, 0,
                                              at(step.out, from * bytes + first * step.element_size), count}}};
@@ -274,7 +274,7 @@ void run_by_process(MpiState& state, const Transfer& step) {
 }
 
 /// Whether all processes gave the same arguments. @throws errc::invalid_argument on each of them
-void compare_arguments(MpiState& state, const Transfer& step) {
+void compare_arguments(MpiState& state, const Exchange& step) {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   const bool has_root = step.verb == Verb::reduce || step.verb == Verb::broadcast;
   const std::array<std::int64_t, 5> own{number(step.verb), number(blocks_of(state, step).count),
@@ -295,7 +295,7 @@ void compare_arguments(MpiState& state, const Transfer& step) {
   }
 }
 
-void run_step(MpiState& state, const Transfer& step) {
+void run_step(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
   if (blocks.count <= most_of(step)) return run_one(state, step);
   blocks.in > 1 || blocks.out > 1 ? run_by_process(state, step) : run_in_parts(state, step);
@@ -303,10 +303,10 @@ void run_step(MpiState& state, const Transfer& step) {
 
 }  // namespace
 
-void run_in_mpi(MpiState& state, std::span<const Transfer> steps) try {
+void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
   const MpiUse use{operation_of(steps.front().verb)};
   state.check();
-  for (const Transfer& step : steps) {
+  for (const Exchange& step : steps) {
     const Blocks blocks = blocks_of(state, step);
     sync::reads(step.in, blocks.in * blocks.count * step.element_size);
     sync::writes(step.out, blocks.out * blocks.count * step.element_size);
@@ -314,12 +314,12 @@ void run_in_mpi(MpiState& state, std::span<const Transfer> steps) try {
   if (state.options.checked && !is_message(steps.front().verb)) compare_arguments(state, steps.front());
   if (steps.size() == 1) return run_step(state, steps.front());
   const bool fits =
-      std::all_of(steps.begin(), steps.end(), [&](const Transfer& step) { return blocks_of(state, step).count <= most_of(step); });
+      std::all_of(steps.begin(), steps.end(), [&](const Exchange& step) { return blocks_of(state, step).count <= most_of(step); });
   if (fits) return run_together(state, steps);
   // Part i of each message belongs to part i of the message on the other side.
   for (std::size_t part = 0;; ++part) {
-    std::vector<Transfer> parts;
-    for (const Transfer& step : steps) {
+    std::vector<Exchange> parts;
+    for (const Exchange& step : steps) {
       const std::size_t most = most_of(step), count = blocks_of(state, step).count;
       if (part * most < count) parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
     }

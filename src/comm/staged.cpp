@@ -36,7 +36,7 @@ constexpr std::chrono::microseconds awake_for{200};
 
 /// How a step goes through a slot: `width` elements of each block at a time.
 struct Route {
-  Transfer step;
+  Exchange step;
   Blocks blocks;
   std::size_t width;
   std::size_t in_at, out_at;  // where the piece lies in the slot, in bytes
@@ -46,10 +46,10 @@ struct Route {
   [[nodiscard]] std::size_t columns(std::size_t piece) const noexcept { return std::min(width, blocks.count - piece * width); }
 
   /// What MPI does with a piece. Requires: has(piece).
-  [[nodiscard]] Transfer in_slot(std::byte* slot, std::size_t piece) const noexcept {
+  [[nodiscard]] Exchange in_slot(std::byte* slot, std::size_t piece) const noexcept {
     const std::size_t count = columns(piece);
     const bool reads = blocks.in > 0, writes = blocks.out > 0;
-    Transfer made = step;
+    Exchange made = step;
     made.in = reads ? slot + in_at : step.verb == Verb::broadcast ? slot + out_at : nullptr;
     made.out = writes ? slot + out_at : step.verb == Verb::broadcast ? slot + in_at : nullptr;
     made.in_count = count * (step.verb == Verb::reduce_scatter || step.verb == Verb::all_to_all ? blocks.in : 1);
@@ -81,7 +81,7 @@ struct Route {
   }
 };
 
-[[nodiscard]] Route route_of(const CommunicatorState& state, const Transfer& step, std::size_t begin, std::size_t room) noexcept {
+[[nodiscard]] Route route_of(const CommunicatorState& state, const Exchange& step, std::size_t begin, std::size_t room) noexcept {
   const Blocks blocks = blocks_of(state, step);
   // A reduction of one block is made in place.
   const bool in_place = step.verb == Verb::all_reduce || (step.verb == Verb::reduce && blocks.out > 0);
@@ -109,12 +109,12 @@ class Stager : public std::enable_shared_from_this<Stager> {
  public:
   Stager() : numbers_{64U} { std::fill(numbers_.begin(), numbers_.end(), 0U); }
   /// Requires: no other thread is in this function.
-  void enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps);
+  void enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Exchange> steps);
   /// No more operations will follow.
   void close() noexcept;
 
  private:
-  [[nodiscard]] static std::vector<Route> routes_of(const CommunicatorState& state, std::span<const Transfer> steps, std::size_t& bytes);
+  [[nodiscard]] static std::vector<Route> routes_of(const CommunicatorState& state, std::span<const Exchange> steps, std::size_t& bytes);
   void require_ring(std::size_t bytes);
   void start_thread();
   void work() noexcept;
@@ -147,10 +147,10 @@ class Stager : public std::enable_shared_from_this<Stager> {
   bool is_closed_ = false;
 };
 
-std::vector<Route> Stager::routes_of(const CommunicatorState& state, std::span<const Transfer> steps, std::size_t& bytes) {
+std::vector<Route> Stager::routes_of(const CommunicatorState& state, std::span<const Exchange> steps, std::size_t& bytes) {
   std::vector<Route> made;
   bytes = 0;
-  for (const Transfer& step : steps) {
+  for (const Exchange& step : steps) {
     const bool is_message = step.verb == Verb::send || step.verb == Verb::receive;
     const std::size_t room = is_message ? message_bytes : slot_bytes;
     made.push_back(route_of(state, step, bytes, room));
@@ -207,7 +207,7 @@ void Stager::run_piece(const Job& job, std::size_t piece) {
   const auto is_ready = [&] { return has_reached(number.load(std::memory_order_acquire), goal) || job.state->is_broken(); };
   hold_until(is_ready, awake_for);
   job.state->check();
-  std::vector<Transfer> steps;
+  std::vector<Exchange> steps;
   for (const Route& route : job.routes)
     if (route.has(piece)) steps.push_back(route.in_slot(slot(job, piece), piece));
   run_in_mpi(*job.state, steps);
@@ -260,7 +260,7 @@ void Stager::enqueue_pieces(const Job& job) {
   }
 }
 
-void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps) {
+void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Exchange> steps) {
   std::size_t bytes = 0;
   std::vector<Route> routes = routes_of(*state, steps, bytes);
   require_ring(bytes);
@@ -268,7 +268,7 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, s
   std::size_t pieces = 1;
   for (const Route& route : routes) pieces = std::max(pieces, route.pieces());
   const std::uint64_t epoch = live_slot(stream).completions.load(std::memory_order_relaxed);
-  numbers_.record_use(stream);
+  numbers_.record_stream(stream);
   const Job job{state, ring_, std::move(routes), pieces, next_, stream, epoch, stream.device().has_stream_memory_operations()};
   hand_over(job);
   next_ += static_cast<std::uint32_t>(pieces);
@@ -282,7 +282,7 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream, s
   }
 }
 
-void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Transfer> steps) {
+void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Exchange> steps) {
   if (state->stager == nullptr) state->stager = std::make_shared<Stager>();
   state->stager->enqueue(state, stream, steps);
 }

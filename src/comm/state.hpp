@@ -38,7 +38,7 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   /// @throws if the engine has ended
   virtual void require_engine(const char* operation) const = 0;
   /// Enqueues sends and receives that do not wait for each other, or a single step of another verb. Requires: the steps are valid.
-  virtual void enqueue(StreamRef stream, std::span<const Transfer> steps) = 0;
+  virtual void enqueue(StreamRef stream, std::span<const Exchange> steps) = 0;
   /// As Communicator::split(). Requires: the color is not negative.
   [[nodiscard]] virtual std::shared_ptr<CommunicatorState> split(int color, int key) = 0;
   /// Ends what can be ended. Requires: the communicator is broken.
@@ -104,13 +104,13 @@ template <class P>
 }
 
 /// Checks the arguments, before anything is enqueued.
-void require_valid(const CommunicatorState& state, const Transfer& step);
+void require_valid(const CommunicatorState& state, const Exchange& step);
 /// Whether the calling thread is in a together().
 [[nodiscard]] bool is_in_together() noexcept;
 /// Refuses a together() inside another one.
 [[noreturn]] void refuse_nested_together();
 /// Tells the race checker what the operation will read and write, if it is on.
-void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Transfer> steps);
+void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps);
 /// For error texts: "run all_reduce".
 [[nodiscard]] const char* operation_of(Verb verb) noexcept;
 /// How many blocks there are in the memory that is read, and in the memory that is written, on this process.
@@ -118,6 +118,6 @@ struct Blocks {
   std::size_t in, out;
   std::size_t count;  // elements of each
 };
-[[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Transfer& step) noexcept;
+[[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -20,10 +20,10 @@ struct Together::Operations {
   struct Item {
     std::shared_ptr<CclState> state;
     StreamRef stream;
-    std::vector<Transfer> steps;
+    std::vector<Exchange> steps;
     bool is_captured = false;  // into a graph
   };
-  void add(std::shared_ptr<CclState> state, StreamRef stream, std::span<const Transfer> steps) {
+  void add(std::shared_ptr<CclState> state, StreamRef stream, std::span<const Exchange> steps) {
     items.push_back({std::move(state), stream, {steps.begin(), steps.end()}});
   }
 

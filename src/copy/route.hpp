@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The ways that a copy or a fill can go, and the choice among them. choose_route() enqueues nothing: it depends on the request and on
-/// `facts` alone, and asks `facts` only for what it needs. If a route cannot be taken after all, run() notes why and returns nothing, and
-/// enqueue_copy() calls choose_route() again.
+/// The ways that a copy or a fill can go, and the choice among them. A CopyResult is less: what the caller has to know of the way.
+/// choose_route() enqueues nothing: it depends on the request and on `facts` alone, and asks `facts` only for what it needs. If a route
+/// cannot be taken after all, run() notes why and returns nothing, and enqueue_copy() calls choose_route() again.
 #pragma once
 
 #include "copy/request.hpp"

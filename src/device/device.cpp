@@ -96,9 +96,10 @@ PriorityRange priority_range_of(int device, const char* operation) {
   if (!entry.has_priorities.load(std::memory_order_acquire)) {
     PriorityRange range{};
     const ScopedDevice on{device, operation};
-    check(backend::priority_range(range.least, range.greatest), operation);
-    entry.priorities.store(std::uint64_t{static_cast<std::uint32_t>(range.least)} << 32 | static_cast<std::uint32_t>(range.greatest),
-                           std::memory_order_relaxed);
+    check(backend::priority_range(range.least.value, range.greatest.value), operation);
+    entry.priorities.store(
+        std::uint64_t{static_cast<std::uint32_t>(range.least.value)} << 32 | static_cast<std::uint32_t>(range.greatest.value),
+        std::memory_order_relaxed);
     entry.has_priorities.store(true, std::memory_order_release);
   }
   const std::uint64_t both = entry.priorities.load(std::memory_order_relaxed);
@@ -296,7 +297,7 @@ bool Device::can_pin_read_only_memory() const {
 bool Device::has_pageable_memory_access() const {
   return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access, "ask whether a device reads pageable memory") != 0;
 }
-bool Device::pageable_memory_access_uses_host_page_tables() const {
+bool Device::can_use_host_page_tables() const {
   return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access_uses_host_page_tables,
                               "ask whether a device uses the host's page tables") != 0;
 }

@@ -309,8 +309,8 @@ void prepare_for_resource(int device) {
   static_cast<void>(default_stream_of(device));
 }
 
-/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on an
-/// idle stream can be given back once its event has passed, which takes the device some microseconds.
+/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on
+/// an idle stream can be given back once its event has passed, which takes the device some microseconds.
 [[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream, std::size_t bytes) {
   try {
     return take_from(resource, stream, bytes, operation);
@@ -359,7 +359,7 @@ void observe_free(StreamRef owner, const FreeRequest& request, std::size_t bytes
   if (is_checking()) tell_free(owner, request, bytes);
   if (!is_told()) return;
   HookEvent event = about_unasked(*use_of(owner).slot, owner.id(), HookKind::deallocation, "free device memory");
-  if (!owner.valid()) event.stream_name = "";  // another stream may have the slot now
+  if (!owner.is_valid()) event.stream_name = "";  // another stream may have the slot now
   event.to = request.pointer;
   event.bytes = bytes;
   event.to_kind = MemoryKind::device;

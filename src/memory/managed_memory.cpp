@@ -46,8 +46,9 @@ void require_possible(std::size_t bytes, const char* operation) {
 /// The number of the place, as the backend takes it.
 [[nodiscard]] int number_of(MemoryPlace place, const char* operation) {
   if (place.is_host()) return backend::host_place;
-  require_device(place.device().ordinal(), operation);
-  return place.device().ordinal();
+  const int device = place.device()->ordinal();
+  require_device(device, operation);
+  return device;
 }
 
 }  // namespace

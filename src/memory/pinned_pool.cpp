@@ -180,14 +180,6 @@ void free_pinned(void* pointer) noexcept { static_cast<void>(give_back_pinned(po
 
 }  // namespace detail
 
-void PinnedPool::record_use(const void* pointer, StreamRef stream) {
-  constexpr const char* operation = "record a use of pinned memory";
-  detail::enter(operation);
-  detail::Slot& slot = detail::live_slot(stream);
-  if (!detail::pinned_shelves().try_add_use(pointer, {&slot, stream.id()}))
-    detail::throw_error(errc::invalid_argument, operation, "the pointer is in no block in use of the pinned pool");
-}
-
 PinnedStatistics PinnedPool::statistics() {
   detail::refuse_in_child("ask for the use of pinned memory");
   return detail::pinned_shelves().statistics();

@@ -110,7 +110,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 
 /// Whether a range is in pageable memory, whose copies have to be staged.
 [[nodiscard]] bool any_staged(const OverlapPlan& plan) {
-  if (plan.devices[0].pageable_memory_access_uses_host_page_tables()) return false;
+  if (plan.devices[0].can_use_host_page_tables()) return false;
   const auto is_pageable = [](const OverlapEnd& end) {
     if (end.kind != Kind::range || end.size == 0) return false;
     return (end.memory ? *end.memory : pointer_info(end.data).kind) == MemoryKind::pageable;

@@ -166,7 +166,7 @@ bool quiesce_to(std::chrono::steady_clock::time_point deadline) {
 
 }  // namespace detail
 
-bool Future::ready() const { return detail::require(state_).look(); }
+bool Future::is_ready() const { return detail::require(state_).look(); }
 
 void Future::wait() const {
   const detail::FutureState& state = detail::require(state_);

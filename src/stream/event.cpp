@@ -160,7 +160,7 @@ void EventBase::keep_or_give_away(const Replaced& old) noexcept try {
 }
 
 void EventBase::require_valid(const char* operation) const {
-  if (!valid()) throw_error(errc::invalid_handle, operation, "the event was moved from");
+  if (!is_valid()) throw_error(errc::invalid_handle, operation, "the event was moved from");
 }
 
 void EventBase::refuse_interprocess() const {
@@ -267,7 +267,7 @@ bool wait_for(const EventBase& event, const Patience& patience) {
 
 std::string EventBase::describe() const {
   std::string text = timed_ ? "TimedEvent(" : "Event(";
-  if (!valid())
+  if (!is_valid())
     text += "moved from";
   else if (!recorded_.load(std::memory_order_acquire))
     text += "never recorded";

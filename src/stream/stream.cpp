@@ -134,7 +134,7 @@ Slot* create_stream(Device device, const StreamOptions& options) {
     throw_error(errc::invalid_argument, operation, "the partition is of another device");
   SlotReservation reservation;
   const ScopedDevice on{device.ordinal(), operation};
-  const NativeStream made = create_native(device.ordinal(), part, options.blocking, range.clamp(options.priority.value), operation);
+  const NativeStream made = create_native(device.ordinal(), part, options.blocking, range.clamp(options.priority).value, operation);
   Slot* const slot = reservation.use();
   slot->part = part;
   publish_created(slot, made);
@@ -287,7 +287,7 @@ native::stream Stream::release() {
   return handle;
 }
 
-int StreamRef::priority() const {
+Priority StreamRef::priority() const {
   const detail::StreamCall call{*this, "ask for a stream's priority"};
   int priority = 0;
   call.check(backend::stream_priority(call.handle(), priority));

@@ -75,7 +75,7 @@ TEST(DeviceFacts, AreTheRuntimesAttributes) {
   EXPECT_EQ(device.can_map_host_memory(), asked(cudaDevAttrCanMapHostMemory) != 0);
   EXPECT_EQ(device.can_pin_read_only_memory(), asked(cudaDevAttrHostRegisterReadOnlySupported) != 0);
   EXPECT_EQ(device.has_pageable_memory_access(), asked(cudaDevAttrPageableMemoryAccess) != 0);
-  EXPECT_EQ(device.pageable_memory_access_uses_host_page_tables(), asked(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0);
+  EXPECT_EQ(device.can_use_host_page_tables(), asked(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0);
   EXPECT_EQ(device.has_memory_pools(), asked(cudaDevAttrMemoryPoolsSupported) != 0);
 }
 
@@ -137,7 +137,7 @@ TEST(ForeignHandles, AViewEndsWhenItsHandleIsAnotherStreams) {
     const Stream own;
     if (own.native() != foreign) continue;
     ++reused;
-    EXPECT_FALSE(view.valid());
+    EXPECT_FALSE(view.is_valid());
   }
   if (std::getenv("STANDIN_REUSE_HANDLES") != nullptr) {
     EXPECT_EQ(reused, 200);

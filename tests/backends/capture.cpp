@@ -278,7 +278,7 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
       const PinnedBuffer<unsigned char> after{size};  // queries whether the other stream still uses the first block
       for (int i = 0; i < 20; ++i) {                  // queries the same for destroyed streams
         const Stream brief;
-        after.record_use(brief);
+        after.record_stream(brief);
       }
     }
     { const HostRegistration pin{ordinary}; }

@@ -140,20 +140,20 @@ TEST_F(BufferResources, CanBeValuesReferencesAndSharedPointers) {
     DeviceBuffer<int> buffer{count, std::move(resource), stream};
     EXPECT_TRUE(holds_numbers(stream, buffer));
   };
-  const std::size_t before = device_resource().statistics().blocks;
+  const std::size_t before = DeviceResource{}.statistics().blocks;
   Recording recording{DeviceResource{device()}};
   works(recording);
   works(std::ref(recording));
   works(std::make_shared<Recording>(recording));
   EXPECT_EQ(recording.returned(), 3U);
-  works(device_resource());
+  works(DeviceResource{});
   works(NativeDeviceResource{device()});
   works(Older{NativeDeviceResource{device()}});
   works(StatisticsResource{NativeDeviceResource{device()}});
   const StreamGuard with{stream};
   DeviceBuffer<int> on_current{count, recording};
   EXPECT_EQ(on_current.stream(), stream);
-  EXPECT_EQ(device_resource().statistics().blocks, before + 1) << "a block counts where it is allocated, once";
+  EXPECT_EQ(DeviceResource{}.statistics().blocks, before + 1) << "a block counts where it is allocated, once";
 }
 
 TEST_F(BufferResources, AreNotAskedForNothing) {
@@ -211,7 +211,7 @@ TEST_F(BufferResources, ThatGiveNullAreOutOfMemory) {
   };
   const Stream stream;
   EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, Empty{}, stream}; }), errc::out_of_memory);
-  LimitResource limited{device_resource(), bytes_of_all};
+  LimitResource limited{DeviceResource{}, bytes_of_all};
   const DeviceBuffer<int> first{count, limited, stream};
   EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{1, limited, stream}; }), errc::out_of_memory);
 }
@@ -336,14 +336,14 @@ TEST_F(BufferResources, AreNotCalledInAHostFunction) {
   // The resource holds its lock while it calls the library, which must not call the resource then.
   { const DeviceBuffer<int> next{count, resource, stream}; }
   EXPECT_TRUE(eventually([&] {
-    device_resource().trim();
+    DeviceResource{}.trim();
     return resource.returned() == 2;
   }));
   drop_in_function();
   Recording direct{resource};
   direct.deallocate(stream, direct.allocate(stream, 100, 256), 100, 256);
   EXPECT_TRUE(eventually([&] {
-    device_resource().trim();
+    DeviceResource{}.trim();
     return resource.returned() == 4;
   }));
   EXPECT_EQ(resource.copies(), 2);
@@ -364,7 +364,7 @@ TEST_F(BufferResources, WaitForAnotherThreadsDefaultStream) {
     own.synchronize();
   });
   EXPECT_TRUE(eventually([&] {
-    device_resource().trim();
+    DeviceResource{}.trim();
     return resource.returned() == 1;
   }));
   EXPECT_EQ(resource.copies(), 1);
@@ -449,7 +449,7 @@ TEST_F(BufferResources, AreSharedByThreads) {
   });
   shared.synchronize();
   EXPECT_TRUE(eventually([&] {
-    device_resource().trim();
+    DeviceResource{}.trim();
     return resource.returned() == std::size_t{threads} * rounds;
   }));
   EXPECT_EQ(resource.taken(), std::size_t{threads} * rounds);
@@ -476,7 +476,7 @@ TEST_F(BufferResourcesTwo, AreCalledWithTheStreamsDeviceCurrent) {
 
 TEST_F(BufferResources, WaitForWhatAHostFunctionHasDropped) {
   const Stream stream;
-  LimitResource room_for_one{device_resource(), count * sizeof(int)};
+  LimitResource room_for_one{DeviceResource{}, count * sizeof(int)};
   for (int i = 0; i < 20; ++i) {
     auto buffer = std::make_shared<DeviceBuffer<int>>(count, room_for_one, stream);
     stream.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });

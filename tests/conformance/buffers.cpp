@@ -30,7 +30,7 @@ void expect_empty(const Buffer& buffer) {
   EXPECT_EQ(buffer.data(), nullptr);
   EXPECT_EQ(buffer.size(), 0U);
   EXPECT_TRUE(buffer.empty());
-  EXPECT_EQ(buffer.device().ordinal(), -1);
+  EXPECT_EQ(buffer.device(), std::nullopt);
 }
 
 TEST_F(Buffers, CanBeMadeEmptyAndFilledLater) {
@@ -39,7 +39,7 @@ TEST_F(Buffers, CanBeMadeEmptyAndFilledLater) {
   ManagedBuffer<int> managed;
   expect_empty(there);
   expect_empty(managed);
-  EXPECT_FALSE(there.stream().valid());
+  EXPECT_FALSE(there.stream().is_valid());
   EXPECT_EQ(copy(stream, there, DeviceSpan<const int>{}), CopyResult::nothing);
   there.record_stream(stream);
   there = DeviceBuffer<int>{3, stream};
@@ -54,7 +54,7 @@ TEST_F(Buffers, AreEmptyOnceMovedFrom) {
   DeviceBuffer<int> there{3, stream};
   DeviceBuffer<int> moved{std::move(there)};
   expect_empty(there);  // NOLINT: this is what is tested
-  EXPECT_FALSE(there.stream().valid());
+  EXPECT_FALSE(there.stream().is_valid());
   DeviceBuffer<int> assigned;
   assigned = std::move(moved);
   expect_empty(moved);  // NOLINT
@@ -256,7 +256,7 @@ TEST_F(BuffersTwo, AStreamOfAnotherDeviceIsRefused) {
 
 TEST_F(Buffers, ReleasedMemoryIsTheCallersToFree) {
   Stream stream, user;
-  const DeviceResource resource = device_resource(stream.device());
+  const DeviceResource resource{stream.device()};
   const std::size_t before = resource.statistics().blocks;
   DeviceBuffer<int> buffer{4, stream};
   fill(stream, buffer, 2);

@@ -26,7 +26,7 @@ void expect_those_of_a_new_thread(const Settings& found, const char* where) {
 template <class F>
 void run_when_complete(const Stream& stream, F function) {
   stream.on_complete([function](const Outcome& outcome) {
-    EXPECT_TRUE(outcome.ok());
+    EXPECT_TRUE(outcome.is_ok());
     function();
   });
   stream.future().wait();

@@ -55,7 +55,7 @@ TEST_F(Completions, AreToldOnceTheWorkIsComplete) {
   EXPECT_EQ(outcomes.count(), 0U);
   gate.open();
   ASSERT_TRUE(outcomes.wait_for(1));
-  EXPECT_TRUE(outcomes[0].second.ok());
+  EXPECT_TRUE(outcomes[0].second.is_ok());
   EXPECT_EQ(outcomes[0].second.code(), std::error_code{});
   EXPECT_TRUE(runs(stream));
   EXPECT_EQ(outcomes.count(), 1U);
@@ -116,7 +116,7 @@ TEST_F(Completions, SeeWhatTheWorkWrote) {
   copy(stream, on_device, sent);
   copy(stream, back, on_device);
   std::promise<bool> equal;
-  stream.on_complete([&](const Outcome& outcome) { equal.set_value(outcome.ok() && back == sent); });
+  stream.on_complete([&](const Outcome& outcome) { equal.set_value(outcome.is_ok() && back == sent); });
   EXPECT_TRUE(equal.get_future().get());
 }
 
@@ -129,7 +129,7 @@ TEST_F(Completions, AreToldOfAHostFunctionsException) {
   stream.launch_host_func([] { throw Mine{"second"}; });
   stream.on_complete(outcomes.function(2));
   ASSERT_TRUE(outcomes.wait_for(3));
-  EXPECT_TRUE(outcomes[0].second.ok()) << "an exception of later work was told";
+  EXPECT_TRUE(outcomes[0].second.is_ok()) << "an exception of later work was told";
   for (std::size_t i : {1U, 2U}) {
     EXPECT_EQ(outcomes[i].second.code(), errc::function_failed);
     EXPECT_THROW(outcomes[i].second.throw_if_failed(), Mine);
@@ -211,7 +211,7 @@ TEST_F(Completions, OnDefaultStreams) {
     Gate gate;
     gate.close_on(stream);
     const Future future = stream.future();
-    EXPECT_FALSE(future.ready());
+    EXPECT_FALSE(future.is_ready());
     gate.open();
     EXPECT_TRUE(future.wait_for(patience));
   }
@@ -249,7 +249,7 @@ TEST_F(Completions, FromManyThreadsOnOneStreamAreAllTold) {
   Stream stream;
   std::atomic<int> told{0};
   on_threads(8, [&](int) {
-    for (int i = 0; i < 100; ++i) stream.on_complete([&](const Outcome& outcome) { told += outcome.ok() ? 1 : 1000; });
+    for (int i = 0; i < 100; ++i) stream.on_complete([&](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 1000; });
   });
   EXPECT_TRUE(eventually([&] { return told == 800; })) << told;
 }
@@ -342,20 +342,20 @@ TEST_F(Completions, Futures) {
   gate.close_on(stream);
   Future future = stream.future();
   const Future same = future;
-  EXPECT_TRUE(future.valid());
-  EXPECT_FALSE(future.ready());
+  EXPECT_TRUE(future.is_valid());
+  EXPECT_FALSE(future.is_ready());
   EXPECT_FALSE(future.wait_for(std::chrono::milliseconds{1}));
   EXPECT_FALSE(future.wait_until(std::chrono::system_clock::now() + std::chrono::milliseconds{1}));
   gate.open();
   future.get();
   future.get();
   EXPECT_TRUE(same.wait_for(patience));
-  EXPECT_TRUE(same.ready());
-  EXPECT_TRUE(same.outcome().ok());
+  EXPECT_TRUE(same.is_ready());
+  EXPECT_TRUE(same.outcome().is_ok());
   const Future moved{std::move(future)};
-  EXPECT_FALSE(future.valid());
+  EXPECT_FALSE(future.is_valid());
   EXPECT_EQ(code_of([&] { future.wait(); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { static_cast<void>(Future{}.ready()); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { static_cast<void>(Future{}.is_ready()); }), errc::invalid_handle);
 }
 
 TEST_F(Completions, OfALaterWrapperGetTheExceptionsOfEarlierWork) {
@@ -369,9 +369,9 @@ TEST_F(Completions, OfALaterWrapperGetTheExceptionsOfEarlierWork) {
       const Stream wrapped = Stream::from_native(handle, device(), then);
       const Future future = wrapped.future();
       gate.open();
-      EXPECT_FALSE(future.outcome().ok());
+      EXPECT_FALSE(future.outcome().is_ok());
       EXPECT_THROW(wrapped.synchronize(), std::runtime_error);
-      EXPECT_TRUE(wrapped.future().outcome().ok());
+      EXPECT_TRUE(wrapped.future().outcome().is_ok());
     }
     if (then == Ownership::borrow) static_cast<void>(Stream::from_native(handle, device(), Ownership::take));
   }
@@ -390,7 +390,7 @@ TEST_F(Completions, OfALaterWrapperDoNotGetTheExceptionOfACompletionFunction) {
   const Future future = wrapped.future();
   may_throw.set_value();
   gate.open();
-  EXPECT_TRUE(future.outcome().ok());
+  EXPECT_TRUE(future.outcome().is_ok());
   const auto is_thrown = [&] {
     try {
       wrapped.synchronize();

@@ -268,6 +268,25 @@ TEST_F(Copies, RefusedPageableCopiesEnqueueNothing) {
   EXPECT_EQ(host[0], 3);
 }
 
+TEST_F(Copies, APageableGuardRestoresWhatItFound) {
+  Stream stream;
+  Bytes host(page);
+  DeviceBuffer<unsigned char> there{page, stream};
+  const auto code = code_of([&] {
+    const PageableGuard outer{Pageable::block};
+    {
+      const PageableGuard inner{Pageable::refuse};
+      EXPECT_EQ(default_pageable(), Pageable::refuse);
+      set_default_pageable(Pageable::stage);  // is undone, too
+    }
+    EXPECT_EQ(default_pageable(), Pageable::block);
+    const PageableGuard refusing{Pageable::refuse};
+    copy(stream, there, host);
+  });
+  EXPECT_EQ(code, errc::not_permitted);
+  EXPECT_EQ(default_pageable(), Pageable::stage);
+}
+
 TEST_F(Copies, TheDefaultPageablePolicyIsPerThread) {
   Stream stream;
   Bytes host(page);

@@ -16,9 +16,7 @@ using Bytes = std::vector<unsigned char>;
 constexpr std::size_t kib = 1024;
 [[nodiscard]] CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
 
-[[nodiscard]] bool reads_pageable_itself(Device device) {
-  return streams_are_threads() || device.pageable_memory_access_uses_host_page_tables();
-}
+[[nodiscard]] bool reads_pageable_itself(Device device) { return streams_are_threads() || device.can_use_host_page_tables(); }
 
 /// Copies to a device behind a gate; returns the copies' result. All bytes have to arrive.
 [[nodiscard]] CopyResult copied_behind_gate(std::size_t bytes, const CopyOptions& options) {
@@ -137,9 +135,10 @@ TEST_F(CopyOptionsCases, ThePolicyIsOneOfThem) {
   std::vector<int> source(1000, 5);
   const auto refused = [&] { return copy(stream, there, source, {.pageable = Pageable::refuse}); };
   EXPECT_EQ(code_of(refused), errc::not_permitted);
-  set_default_pageable(Pageable::refuse);
-  EXPECT_EQ(code_of([&] { return copy(stream, there, source, CopyOptions{}); }), errc::not_permitted);
-  set_default_pageable(Pageable::stage);
+  {
+    const PageableGuard refusing{Pageable::refuse};
+    EXPECT_EQ(code_of([&] { return copy(stream, there, source, CopyOptions{}); }), errc::not_permitted);
+  }
   EXPECT_EQ(code_of([&] { return copy_bytes(stream, there.data(), nullptr, 4, CopyOptions{}); }), errc::invalid_argument);
   stream.synchronize();
 }

@@ -348,15 +348,15 @@ TEST_F(Current, ThePerThreadDefaultStreamIsUsableWhileTheThreadEnds) {
   on_ending_thread([&, here = device()](std::function<void()>& at_end) {
     const StreamRef before = StreamRef::per_thread_default(here);
     at_end = [&seen, before, here] {
-      EXPECT_FALSE(before.valid());
+      EXPECT_FALSE(before.is_valid());
       seen = StreamRef::per_thread_default(here);
-      EXPECT_TRUE(seen->valid());
+      EXPECT_TRUE(seen->is_valid());
       EXPECT_EQ(*seen, StreamRef::per_thread_default(here));
       EXPECT_EQ(seen->native(), StreamRef::per_thread_default(here).native());
     };
   });
   ASSERT_TRUE(seen);
-  EXPECT_FALSE(seen->valid());
+  EXPECT_FALSE(seen->is_valid());
 }
 
 TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {

@@ -13,8 +13,8 @@ using DefaultStreamsTwo = TwoDevices;
 TEST_F(DefaultStreams, AreThePlatformsNullStream) {
   const StreamRef stream = device().default_stream();
   Stream other;
-  EXPECT_TRUE(stream.valid());
-  EXPECT_TRUE(stream.blocking());
+  EXPECT_TRUE(stream.is_valid());
+  EXPECT_TRUE(stream.is_blocking());
   EXPECT_EQ(stream, device().default_stream());
   EXPECT_EQ(stream.native(), device().default_stream().native());
   EXPECT_NE(stream.native(), other.native());
@@ -155,7 +155,7 @@ TEST_F(DefaultStreams, PerThreadWorkOutlivesItsThreadAndTheViewDoesNot) {
     gate.close_on(*view);
     log.write(*view, "done");
   });
-  EXPECT_FALSE(view->valid());
+  EXPECT_FALSE(view->is_valid());
   EXPECT_EQ(code_of([&] { view->synchronize(); }), errc::invalid_handle);
   EXPECT_EQ(log.size(), 0U);
   gate.open();
@@ -168,7 +168,7 @@ TEST_F(DefaultStreams, CannotBeDestroyedThroughAWrapper) {
     for (const Ownership ownership : {Ownership::borrow, Ownership::take}) {
       const auto code = code_of([&] { Stream wrapper = Stream::from_native(stream.native(), device(), ownership); });
       EXPECT_TRUE(code == nothing_thrown || code == errc::invalid_argument || code == errc::not_permitted) << code;
-      EXPECT_TRUE(stream.valid());
+      EXPECT_TRUE(stream.is_valid());
       EXPECT_TRUE(runs(stream));
     }
 }

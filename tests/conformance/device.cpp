@@ -121,7 +121,7 @@ TEST_F(Devices, HavePlausibleProperties) {
   EXPECT_GE(device().async_engine_count(), 0);
   EXPECT_GT(device().multiprocessor_count(), 0);
   EXPECT_GE(device().hardware_queues(), 0);
-  EXPECT_TRUE(!device().pageable_memory_access_uses_host_page_tables() || device().has_pageable_memory_access());
+  EXPECT_TRUE(!device().can_use_host_page_tables() || device().has_pageable_memory_access());
   EXPECT_GT(runtime_version().runtime, 0);
 }
 

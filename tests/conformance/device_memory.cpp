@@ -127,7 +127,7 @@ TEST_F(DeviceMemory, TheOwnStreamMayBeDestroyedFirst) {
     if (device().has_memory_pools()) gate.close_on(*owner);
     copy(*owner, result, buffer);
     owner.reset();
-    EXPECT_FALSE(buffer.stream().valid());
+    EXPECT_FALSE(buffer.stream().is_valid());
   }
   gate.open();
   device().synchronize();
@@ -137,7 +137,7 @@ TEST_F(DeviceMemory, TheOwnStreamMayBeDestroyedFirst) {
 }
 
 TEST_F(DeviceMemory, ManyStreamsComeAndGoWithTheirBuffers) {
-  const DeviceStatistics before = device_resource(device()).statistics();
+  const DeviceStatistics before = DeviceResource{device()}.statistics();
   for (int i = 0; i < 200; ++i) {
     std::optional<Buffer> buffer;
     const Stream stream;
@@ -146,8 +146,8 @@ TEST_F(DeviceMemory, ManyStreamsComeAndGoWithTheirBuffers) {
     if (i % 2 == 0) continue;  // in every second round the stream is destroyed before the buffer
     buffer.reset();
   }
-  EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use);
-  EXPECT_EQ(device_resource(device()).statistics().blocks, before.blocks);
+  EXPECT_EQ(DeviceResource{device()}.statistics().in_use, before.in_use);
+  EXPECT_EQ(DeviceResource{device()}.statistics().blocks, before.blocks);
 }
 
 TEST_F(DeviceMemory, RecordStreamRefusesDeadStreams) {
@@ -248,33 +248,33 @@ TEST_F(DeviceMemory, TrimGivesUnusedMemoryBack) {
   { const Buffer used{size, stream}; }
   Buffer kept{size, stream};
   stream.synchronize();
-  device_resource(device()).trim();
-  EXPECT_EQ(device_resource(device()).statistics().blocks, 1U);
+  DeviceResource{device()}.trim();
+  EXPECT_EQ(DeviceResource{device()}.statistics().blocks, 1U);
   fill_bytes(stream, kept.data(), 1, size);
   stream.synchronize();
-  EXPECT_EQ(code_of([] { device_resource(Device{1000}).trim(); }), errc::invalid_device);
+  EXPECT_EQ(code_of([] { DeviceResource{Device{1000}}.trim(); }), errc::invalid_device);
 }
 
 TEST_F(DeviceMemory, StatisticsAreExact) {
   Stream stream;
-  const DeviceStatistics before = device_resource(device()).statistics();
+  const DeviceStatistics before = DeviceResource{device()}.statistics();
   {
     Buffer a{1000, stream}, b{size, stream};
-    const DeviceStatistics now = device_resource(device()).statistics();
+    const DeviceStatistics now = DeviceResource{device()}.statistics();
     EXPECT_EQ(now.in_use, before.in_use + 1000 + size);
     EXPECT_EQ(now.blocks, before.blocks + 2);
     EXPECT_GE(now.peak, now.in_use);
     b = std::move(a);
-    EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use + 1000);
+    EXPECT_EQ(DeviceResource{device()}.statistics().in_use, before.in_use + 1000);
   }
-  EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use);
-  EXPECT_GE(device_resource(device()).statistics().peak, before.in_use + 1000 + size);
+  EXPECT_EQ(DeviceResource{device()}.statistics().in_use, before.in_use);
+  EXPECT_GE(DeviceResource{device()}.statistics().peak, before.in_use + 1000 + size);
   EXPECT_EQ(code_of([&] { const Buffer most{std::numeric_limits<std::size_t>::max() / 2, stream}; }), errc::out_of_memory);
-  EXPECT_EQ(device_resource(device()).statistics().in_use, before.in_use);
+  EXPECT_EQ(DeviceResource{device()}.statistics().in_use, before.in_use);
 }
 
 TEST_F(DeviceMemory, ResourceAllocatesAndFreesOnAnyOfTheDevicesStreams) {
-  const DeviceResource resource = device_resource();
+  const DeviceResource resource;
   EXPECT_EQ(resource.device(), device());
   EXPECT_TRUE(resource == DeviceResource{device()});
   Stream first, second;
@@ -317,10 +317,10 @@ TEST_F(DeviceMemoryTwo, IsFreedAfterAnotherDevicesWork) {
 }
 
 TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
-  const std::error_code code = code_of([&] { device_resource(device()).set_release_threshold(std::size_t{64} << 20); });
+  const std::error_code code = code_of([&] { DeviceResource{device()}.set_release_threshold(std::size_t{64} << 20); });
   EXPECT_TRUE(code == std::error_code{} || code == errc::not_supported) << code.message();
-  if (code == std::error_code{}) device_resource(device()).set_release_threshold(0);
-  EXPECT_EQ(code_of([] { device_resource(Device{1000}).set_release_threshold(0); }), errc::invalid_device);
+  if (code == std::error_code{}) DeviceResource{device()}.set_release_threshold(0);
+  EXPECT_EQ(code_of([] { DeviceResource{Device{1000}}.set_release_threshold(0); }), errc::invalid_device);
   if (!streams_are_threads()) return;
   EXPECT_EQ(code, nothing_thrown) << "the host keeps no freed memory, so it accepts any threshold";
 }

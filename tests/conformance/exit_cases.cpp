@@ -99,12 +99,10 @@ int static_objects() {
 /// Counts what it is given back.
 struct CountingResource {
   static inline int returned = 0;
-  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
-    return device_resource().allocate(stream, bytes, alignment);
-  }
+  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) { return DeviceResource{}.allocate(stream, bytes, alignment); }
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
     ++returned;
-    device_resource().deallocate(stream, pointer, bytes, alignment);
+    DeviceResource{}.deallocate(stream, pointer, bytes, alignment);
   }
 };
 
@@ -441,11 +439,11 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
                 [&] { static_cast<void>(Stream::from_native(stream.native(), stream.device(), Ownership::borrow)); });
   expect_forked("Stream::release", [&] { static_cast<void>(stream.release()); });
   expect_forked("Event::record", [&] { Event{}.record(stream); });
-  expect_forked("record_use", [&] { PinnedPool::record_use(inherited->pinned.data(), stream); });
+  expect_forked("record_stream", [&] { record_stream(stream, inherited->pinned.data()); });
   expect_forked("default_stream", [&] { static_cast<void>(stream.device().default_stream()); });
   expect_forked("per_thread_default", [&] { static_cast<void>(StreamRef::per_thread_default(stream.device())); });
   inherited.reset();
-  expect(!view.valid(), "a view of a destroyed stream must be invalid in the child");
+  expect(!view.is_valid(), "a view of a destroyed stream must be invalid in the child");
   return failures;
 }
 
@@ -472,7 +470,7 @@ int use_completions_in_the_child(const Stream& stream, const Event& event, std::
   expect_forked("future", [&] { static_cast<void>(stream.future()); });
   expect_forked("Future::wait", [&] { future->wait(); });
   expect_forked("Future::wait_for", [&] { static_cast<void>(future->wait_for(std::chrono::seconds{1})); });
-  expect(!future->ready(), "the parent's work is not complete");
+  expect(!future->is_ready(), "the parent's work is not complete");
   future.reset();
   return failures;
 }

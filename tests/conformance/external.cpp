@@ -34,7 +34,7 @@ TEST_F(External, ABorrowedHandleStaysValid) {
     EXPECT_EQ(wrapper.native(), owner.native());
     EXPECT_EQ(wrapper.device(), device());
     EXPECT_EQ(wrapper.priority(), owner.priority());
-    EXPECT_EQ(wrapper.blocking(), owner.blocking());
+    EXPECT_EQ(wrapper.is_blocking(), owner.is_blocking());
     gate.close_on(owner);
     log.write(wrapper, "through the wrapper");
   }
@@ -54,14 +54,14 @@ TEST_F(External, AReleasedHandleCanBeAdopted) {
     Gate gate;
     gate.close_on(stream);
     const native::stream handle = stream.release();
-    EXPECT_FALSE(stream.valid());
-    EXPECT_FALSE(view.valid());
+    EXPECT_FALSE(stream.is_valid());
+    EXPECT_FALSE(view.is_valid());
     EXPECT_EQ(live_objects().streams, before);
     const Stream adopted = Stream::from_native(handle, device(), Ownership::take);
     EXPECT_EQ(live_objects().streams, before + 1);
     EXPECT_EQ(adopted.native(), handle);
     EXPECT_EQ(adopted.priority(), priority);
-    EXPECT_TRUE(adopted.blocking());
+    EXPECT_TRUE(adopted.is_blocking());
     EXPECT_FALSE(adopted.query());
     log.write(adopted, "adopted");
     gate.open();
@@ -151,7 +151,7 @@ TEST_F(External, WrappersOfAForeignHandleAreTheSameStreamOnAllThreads) {
     for (int i = 0; i < 200; ++i) equal += foreign.wrap() == kept;
   });
   EXPECT_EQ(equal, 800);
-  EXPECT_TRUE(kept.valid());
+  EXPECT_TRUE(kept.is_valid());
 }
 
 TEST_F(External, WaitingForAWrapperOfTheSameStreamIsANoOp) {
@@ -245,20 +245,20 @@ TEST_F(External, DestroyingTheOwnerInvalidatesItsWrappers) {
   Stream wrapper = Stream::from_native(owner->native(), device(), Ownership::borrow);
   const StreamRef view = wrapper;
   owner.reset();
-  EXPECT_FALSE(wrapper.valid());
+  EXPECT_FALSE(wrapper.is_valid());
   EXPECT_EQ(code_of([&] { wrapper.synchronize(); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { return wrapper.release(); }), errc::invalid_handle);
   {
     // A new stream may get the same handle, but the old wrapper and the old views stay invalid.
     const std::vector<Stream> streams(40);
     for (const Stream& stream : streams) EXPECT_NE(stream, wrapper);
-    EXPECT_FALSE(wrapper.valid());
-    EXPECT_FALSE(view.valid());
+    EXPECT_FALSE(wrapper.is_valid());
+    EXPECT_FALSE(view.is_valid());
   }
   Stream next;
   wrapper = Stream::from_native(next.native(), device(), Ownership::borrow);
   EXPECT_EQ(wrapper, next);
-  EXPECT_FALSE(view.valid());
+  EXPECT_FALSE(view.is_valid());
 }
 
 TEST_F(External, ASecondOwnerIsRefused) {
@@ -278,7 +278,7 @@ TEST_F(External, ABorrowedHandleCanBeAdopted) {
     EXPECT_EQ(owner, borrowed);
     EXPECT_TRUE(runs(borrowed));
   }
-  EXPECT_FALSE(borrowed.valid());
+  EXPECT_FALSE(borrowed.is_valid());
 }
 
 TEST_F(External, DestroyingTheLastWrapperInvalidatesItsViews) {
@@ -286,13 +286,13 @@ TEST_F(External, DestroyingTheLastWrapperInvalidatesItsViews) {
   auto one = std::make_unique<Stream>(foreign.wrap()), two = std::make_unique<Stream>(foreign.wrap());
   const StreamRef view = *one;
   one.reset();
-  EXPECT_TRUE(view.valid());
+  EXPECT_TRUE(view.is_valid());
   EXPECT_TRUE(runs(view));
   two.reset();
-  EXPECT_FALSE(view.valid());
+  EXPECT_FALSE(view.is_valid());
   const Stream again = foreign.wrap();
   EXPECT_NE(again, view);
-  EXPECT_FALSE(view.valid());
+  EXPECT_FALSE(view.is_valid());
 }
 
 TEST_F(External, ReleaseLeavesOtherWrappersValid) {
@@ -300,8 +300,8 @@ TEST_F(External, ReleaseLeavesOtherWrappersValid) {
   const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
   launch_failure(owner, "before the release");
   const native::stream handle = owner.release();
-  EXPECT_FALSE(owner.valid());
-  EXPECT_TRUE(wrapper.valid());
+  EXPECT_FALSE(owner.is_valid());
+  EXPECT_TRUE(wrapper.is_valid());
   EXPECT_EQ(failure_of(wrapper), "before the release");
   const Stream adopted = Stream::from_native(handle, device(), Ownership::take);
   EXPECT_EQ(adopted, wrapper);
@@ -311,7 +311,7 @@ TEST_F(External, ReleasingAWrapperLeavesTheOwnerUnchanged) {
   Stream owner;
   Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
   EXPECT_EQ(wrapper.release(), owner.native());
-  EXPECT_FALSE(wrapper.valid());
+  EXPECT_FALSE(wrapper.is_valid());
   EXPECT_TRUE(runs(owner));
   EXPECT_EQ(code_of([&] { return Stream::from_native(owner.native(), device(), Ownership::take); }), errc::invalid_argument);
 }
@@ -400,7 +400,7 @@ TEST_F(External, EventHandlesCanBeBorrowedReleasedAndAdopted) {
   Stream stream, waiter;
   Event event;
   EXPECT_TRUE(code_of([&] { return event.release(); }));
-  EXPECT_TRUE(event.valid());
+  EXPECT_TRUE(event.is_valid());
   Gate gate;
   gate.close_on(stream);
   event.record(stream);
@@ -416,7 +416,7 @@ TEST_F(External, EventHandlesCanBeBorrowedReleasedAndAdopted) {
   }
   EXPECT_FALSE(event.query());
   EXPECT_EQ(event.release(), handle);
-  EXPECT_FALSE(event.valid());
+  EXPECT_FALSE(event.is_valid());
   const Event adopted = Event::from_native(handle, device(), Ownership::take);
   EXPECT_FALSE(adopted.query());
   gate.open();

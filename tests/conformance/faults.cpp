@@ -354,7 +354,7 @@ class FirstStagedCopyDeathTest : public testing::Test {
  protected:
   void SetUp() override {
     if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
-    if (Device::current().pageable_memory_access_uses_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
+    if (Device::current().can_use_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
 };

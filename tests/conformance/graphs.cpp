@@ -798,8 +798,8 @@ TEST_F(Graphs, AnEmptyGraphAndAMovedFromOneSaySo) {
   graph.launch(*stream);
   stream->synchronize();
   const Graph moved{std::move(graph)};
-  EXPECT_FALSE(graph.valid());
-  EXPECT_TRUE(moved.valid());
+  EXPECT_FALSE(graph.is_valid());
+  EXPECT_TRUE(moved.is_valid());
   EXPECT_EQ(code_of([&] { graph.launch(*stream); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { static_cast<void>(graph.dot()); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { Graph{}.launch(*stream); }), errc::invalid_handle);

@@ -42,7 +42,7 @@ TEST_F(Moves, MovingKeepsHandleIdAndWork) {
   assigned = std::move(constructed);
   EXPECT_EQ(assigned.native(), handle);
   EXPECT_EQ(assigned, view);
-  EXPECT_TRUE(view.valid());
+  EXPECT_TRUE(view.is_valid());
   log.write(view, "after");
   gate.open();
   assigned.synchronize();
@@ -52,7 +52,7 @@ TEST_F(Moves, MovingKeepsHandleIdAndWork) {
 TEST_F(Moves, MovedFromObjectsAreInvalid) {
   Stream stream;
   const Stream moved{std::move(stream)};
-  EXPECT_FALSE(stream.valid());  // NOLINT: this file tests moved-from objects
+  EXPECT_FALSE(stream.is_valid());  // NOLINT: this file tests moved-from objects
   EXPECT_EQ(stream.id(), 0U);
   EXPECT_NE(stream, moved);
   EXPECT_NE(stream, device().default_stream());
@@ -60,8 +60,8 @@ TEST_F(Moves, MovedFromObjectsAreInvalid) {
 
   Event event{moved};
   const Event moved_event{std::move(event)};
-  EXPECT_FALSE(event.valid());
-  EXPECT_TRUE(moved_event.valid());
+  EXPECT_FALSE(event.is_valid());
+  EXPECT_TRUE(moved_event.is_valid());
 }
 
 /// Expects that every member and function that needs a live stream refuses `dead`.
@@ -73,7 +73,7 @@ void expect_all_throw(StreamRef dead, StreamRef alive) {
       {"native", [&] { static_cast<void>(dead.native()); }},
       {"device", [&] { static_cast<void>(dead.device()); }},
       {"priority", [&] { static_cast<void>(dead.priority()); }},
-      {"blocking", [&] { static_cast<void>(dead.blocking()); }},
+      {"is_blocking", [&] { static_cast<void>(dead.is_blocking()); }},
       {"name", [&] { static_cast<void>(dead.name()); }},
       {"query", [&] { static_cast<void>(dead.query()); }},
       {"synchronize", [&] { dead.synchronize(); }},
@@ -118,7 +118,7 @@ TEST_F(Moves, EveryMemberOfAStaleViewThrows) {
   const StreamRef stale = *stream;
   stream.reset();
   Stream alive;
-  EXPECT_FALSE(stale.valid());
+  EXPECT_FALSE(stale.is_valid());
   expect_all_throw(stale, alive);
 }
 
@@ -127,7 +127,7 @@ TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
   const StreamRef stale = *stream;
   stream.reset();
   const std::vector<Stream> others(64);  // one of them reuses the slot of the destroyed stream
-  EXPECT_FALSE(stale.valid());
+  EXPECT_FALSE(stale.is_valid());
   for (const Stream& other : others) EXPECT_NE(stale, other);
   expect_all_throw(stale, others.front());
   EXPECT_TRUE(runs(others.back()));
@@ -135,7 +135,7 @@ TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
 
 template <class E>
 void expect_all_members_throw(E& event, StreamRef stream) {
-  EXPECT_FALSE(event.valid());
+  EXPECT_FALSE(event.is_valid());
   EXPECT_EQ(code_of([&] { event.record(stream); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { stream.record_event(event); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { stream.wait_event(event); }), errc::invalid_handle);
@@ -181,7 +181,7 @@ TEST_F(Moves, SelfMoveLeavesAnObjectUsable) {
   Event event{stream};
   Event& same_event = event;
   event = std::move(same_event);
-  EXPECT_TRUE(event.valid());
+  EXPECT_TRUE(event.is_valid());
   event.synchronize();
   DeviceBuffer<int> buffer{4, stream};
   DeviceBuffer<int>& same_buffer = buffer;
@@ -203,7 +203,7 @@ TEST_F(Moves, AssigningOverALiveStreamDestroysItOnce) {
     EXPECT_EQ(live_objects().streams, before + 2);
     a = std::move(b);
     EXPECT_EQ(live_objects().streams, before + 1);
-    EXPECT_FALSE(old.valid());
+    EXPECT_FALSE(old.is_valid());
     EXPECT_TRUE(runs(a));
   }
   EXPECT_EQ(live_objects().streams, before);

@@ -277,7 +277,7 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
 
 TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
   constexpr std::size_t chunk = 50'000;
-  const std::size_t before = device_resource(device()).statistics().in_use;
+  const std::size_t before = DeviceResource{device()}.statistics().in_use;
   for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}, std::size_t{6}}) {
     const Numbers in = numbered(20 * chunk);
     Numbers out(in.size());
@@ -285,7 +285,7 @@ TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
     std::size_t most = 0;
     overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()},
             [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& here) {
-              most = std::max(most, device_resource(device()).statistics().in_use - before);
+              most = std::max(most, DeviceResource{device()}.statistics().in_use - before);
               seen.insert(x.data());
               EXPECT_LT(here.buffer, in_flight);
               copy(stream, y, x);
@@ -294,12 +294,12 @@ TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
     EXPECT_EQ(most, in_flight * chunk * 2 * sizeof(int));
     EXPECT_EQ(seen.size(), in_flight) << "chunks in the same slot must use the same memory";
   }
-  EXPECT_EQ(device_resource(device()).statistics().in_use, before);
+  EXPECT_EQ(DeviceResource{device()}.statistics().in_use, before);
   // A short input uses memory for its own chunks only.
   const Numbers in = numbered(150);
   Numbers out(150);
   overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()}, [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>) {
-    EXPECT_EQ(device_resource(device()).statistics().in_use - before, 2 * 100 * 2 * sizeof(int));
+    EXPECT_EQ(DeviceResource{device()}.statistics().in_use - before, 2 * 100 * 2 * sizeof(int));
   });
 }
 
@@ -438,9 +438,11 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
 TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
   const Numbers in = numbered(1000);
   Numbers out(in.size());
-  set_default_pageable(Pageable::refuse);
-  EXPECT_EQ(code_of([&] { overlap(in, out, {.chunk = 100, .strategy = GetParam()}, same); }), make_error_code(errc::not_permitted));
-  set_default_pageable(Pageable::stage);
+  EXPECT_EQ(code_of([&] {
+              const PageableGuard refusing{Pageable::refuse};
+              overlap(in, out, {.chunk = 100, .strategy = GetParam()}, same);
+            }),
+            errc::not_permitted);
   EXPECT_EQ(code_of([&] {
               overlap(in, out, {.chunk = 100, .strategy = GetParam()},
                       [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x.subspan(1)); });
@@ -607,13 +609,13 @@ TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   const PinnedBuffer<char> pinned(large);
   const auto chosen = [&](const auto& in) { return overlap(in, no_output, [](StreamRef, DeviceSpan<const char>) {}).strategy; };
   constexpr std::size_t chunk = large / 16;
-  EXPECT_EQ(chosen(ordinary), choose_overlap_strategy(device(), chunk, 4, !device().pageable_memory_access_uses_host_page_tables()));
+  EXPECT_EQ(chosen(ordinary), choose_overlap_strategy(device(), chunk, 4, !device().can_use_host_page_tables()));
   EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), chunk, 4, false));
 }
 
 /// Chunks of strategy A alternate between streams, those of strategy B all compute in one.
 TEST_F(Overlap, ALongRunFromPageableMemoryTriesBothStrategies) {
-  if (device().pageable_memory_access_uses_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
+  if (device().can_use_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
   constexpr std::size_t in_flight = 2;
   constexpr std::size_t chunk = std::size_t{1} << 17;  // 1 MiB, in and out
   const Numbers in = numbered(64 * in_flight * chunk);
@@ -751,12 +753,12 @@ TEST_F(Overlap, KeepsEightStreamsForLaterRuns) {
   overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
     wrappers.push_back(Stream::from_native(stream.native(), stream.device(), Ownership::borrow));
   });
-  const auto kept = [&] { return std::count_if(wrappers.begin(), wrappers.end(), [](const Stream& each) { return each.valid(); }); };
+  const auto kept = [&] { return std::count_if(wrappers.begin(), wrappers.end(), [](const Stream& each) { return each.is_valid(); }); };
   EXPECT_EQ(wrappers.size(), 12U);
   EXPECT_EQ(kept(), 8);
   std::ptrdiff_t again = 0;
   overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
-    again += std::count_if(wrappers.begin(), wrappers.end(), [&](const Stream& each) { return each.valid() && each == stream; });
+    again += std::count_if(wrappers.begin(), wrappers.end(), [&](const Stream& each) { return each.is_valid() && each == stream; });
   });
   EXPECT_EQ(again, 8);
   EXPECT_EQ(kept(), 8);

@@ -117,7 +117,7 @@ TEST_F(PinnedMemory, ZeroBytesCanBeAllocated) {
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_EQ(none.device_pointer(), nullptr);
   Stream stream;
-  none.record_use(stream);
+  none.record_stream(stream);
   std::pmr::memory_resource* const resource = pinned_resource();
   void* const first = resource->allocate(0);
   void* const second = resource->allocate(0);
@@ -214,7 +214,7 @@ class PinnedMemoryWays : public PinnedMemory, public testing::WithParamInterface
         copy(stream, other, buffer);
         break;
       case Way::by_hand:
-        buffer.record_use(stream);
+        buffer.record_stream(stream);
         break;
     }
   }
@@ -400,7 +400,7 @@ TEST_F(PinnedMemory, UsesOfInteriorPointersAreRecorded) {
       if (by_copy)
         copy_bytes(stream, there.data(), buffer.data() + size - 1, 1);
       else
-        PinnedPool::record_use(buffer.data() + size / 2, stream);
+        record_stream(stream, buffer.data() + size / 2);
     }
     EXPECT_FALSE(can_get(held));
     gate.open();
@@ -409,22 +409,42 @@ TEST_F(PinnedMemory, UsesOfInteriorPointersAreRecorded) {
   }
 }
 
-TEST_F(PinnedMemory, RecordUseRefusesForeignPointers) {
+TEST_F(PinnedMemory, ARecordedUseLastsUntilTheBlockIsFreed) {
+  allow(2);
+  for (const bool by_pointer : {false, true}) {
+    SCOPED_TRACE(by_pointer ? "by a pointer into the block" : "by the buffer");
+    Stream stream;
+    auto buffer = std::make_unique<Buffer>(size);
+    const auto* const held = buffer->data();
+    if (by_pointer)
+      record_stream(stream, held + size / 2);
+    else
+      buffer->record_stream(stream);
+    Gate gate;
+    gate.close_on(stream);  // later than the record
+    buffer.reset();
+    EXPECT_FALSE(can_get(held));
+    gate.open();
+    stream.synchronize();
+    EXPECT_TRUE(can_get(held));
+  }
+}
+
+TEST_F(PinnedMemory, RecordStreamRefusesForeignPointers) {
   Stream stream;
   int variable = 0;
   std::vector<int> ordinary(100);
-  DeviceBuffer<int> there{4, stream};
   const void* const freed = next_block();
-  for (const void* pointer : {static_cast<const void*>(nullptr), static_cast<const void*>(&variable),
-                              static_cast<const void*>(ordinary.data()), static_cast<const void*>(there.data()), freed})
-    EXPECT_EQ(code_of([&] { PinnedPool::record_use(pointer, stream); }), errc::invalid_argument);
+  for (const void* pointer :
+       {static_cast<const void*>(nullptr), static_cast<const void*>(&variable), static_cast<const void*>(ordinary.data()), freed})
+    EXPECT_EQ(code_of([&] { record_stream(stream, pointer); }), errc::invalid_argument);
   const Buffer buffer{size};
   // If the runtime allocated another block right behind this one, the address belongs to that block.
   if (pointer_info(buffer.data() + block).kind == MemoryKind::pageable) {
-    EXPECT_EQ(code_of([&] { PinnedPool::record_use(buffer.data() + block, stream); }), errc::invalid_argument) << "one past the end";
+    EXPECT_EQ(code_of([&] { record_stream(stream, buffer.data() + block); }), errc::invalid_argument) << "one past the end";
   }
   const Stream moved{std::move(stream)};
-  EXPECT_EQ(code_of([&] { buffer.record_use(stream); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { buffer.record_stream(stream); }), errc::invalid_handle);
 }
 
 TEST_F(PinnedMemory, ABlockOutlivesTheStreamThatUsedIt) {
@@ -1033,7 +1053,7 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
     Stream stream;
     DeviceBuffer<unsigned char> there{bytes, stream};
     std::vector<unsigned char> back(bytes);
-    if (!device().can_pin_read_only_memory() && !device().pageable_memory_access_uses_host_page_tables()) {
+    if (!device().can_pin_read_only_memory() && !device().can_use_host_page_tables()) {
       EXPECT_EQ(code_of([&] { const HostRegistration pin{content}; }), errc::not_supported);
       const std::string text = text_of([&] { const HostRegistration pin{content}; });
       EXPECT_NE(text.find("a part of it is read-only, and device 0 cannot pin such memory"), std::string::npos) << text;

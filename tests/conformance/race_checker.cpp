@@ -316,13 +316,13 @@ TEST_F(MissingWait, AReadAfterAFreeIsCalledARead) {
 TEST_F(MissingWait, ABufferOfAResourceIsUsedOrDroppedTooEarly) {
   Stream a, b;
   {
-    DeviceBuffer<unsigned char> device(size, device_resource(), a);
+    DeviceBuffer<unsigned char> device(size, DeviceResource{}, a);
     fill_bytes(b, device.data(), 1, size);
     expect_report("does not wait for its allocation");
     device.record_stream(b);
   }
   {
-    DeviceBuffer<unsigned char> device(size, device_resource(), a);
+    DeviceBuffer<unsigned char> device(size, DeviceResource{}, a);
     a.synchronize();
     b.reads(device);
   }
@@ -778,7 +778,7 @@ TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
 /// From pageable memory it goes by strategy A, tries B, finds it slower here, and goes on by A. At each change a chunk's memory comes from
 /// another stream.
 TEST_F(EnoughWaits, ALongRunOfOverlap) {
-  if (Device::current().pageable_memory_access_uses_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
+  if (Device::current().can_use_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
   constexpr std::size_t chunk = std::size_t{1} << 19;  // 1 MiB, in and out
   constexpr std::size_t in_flight = 2, period = 2 * in_flight;
   std::vector<char> in(32 * period * chunk, 1), out(in.size());

@@ -55,6 +55,18 @@ TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {
   });
 }
 
+TEST_F(RecordedUses, CoverWorkThatIsSubmittedLater) {
+  const Stream owner, user;
+  const auto with = [&](auto record) {
+    auto buffer = std::make_unique<Buffer>(size, owner);
+    record(*buffer);
+    expect_kept(
+        owner, user, buffer->data(), device().has_memory_pools(), [](unsigned char*) {}, [&] { buffer.reset(); });
+  };
+  with([&](Buffer& buffer) { buffer.record_stream(user); });
+  with([&](Buffer& buffer) { record_stream(user, buffer); });
+}
+
 TEST_F(RecordedUses, BlocksOfAResourceAndReleasedBlocksHaveThemToo) {
   const Stream owner, user;
   const DeviceResource resource{device()};

@@ -32,8 +32,7 @@ TEST_F(ShortCopies, OfAnySizeBothWays) {
 }
 
 TEST_F(ShortCopies, ToAnIdleStreamAreDoneAtTheCall) {
-  if (streams_are_threads() || device().pageable_memory_access_uses_host_page_tables())
-    GTEST_SKIP() << "the stream reads pageable memory itself";
+  if (streams_are_threads() || device().can_use_host_page_tables()) GTEST_SKIP() << "the stream reads pageable memory itself";
   const Stream stream;
   DeviceBuffer<unsigned char> there{256 * kib, stream};
   for (const std::size_t size : {std::size_t{1}, 32 * kib, 33 * kib, 100 * kib, 256 * kib}) {

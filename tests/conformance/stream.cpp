@@ -18,7 +18,7 @@ TEST_F(Streams, CanBeCreatedAndDestroyed) {
   const auto before = live_objects().streams;
   {
     Stream stream;
-    EXPECT_TRUE(stream.valid());
+    EXPECT_TRUE(stream.is_valid());
     EXPECT_EQ(live_objects().streams, before + 1);
     EXPECT_TRUE(runs(stream));
   }
@@ -39,9 +39,9 @@ TEST_F(Streams, DestroyingWithPendingWorkReturnsAndTheWorkCompletes) {
 }
 
 TEST_F(Streams, BlockingReadsBack) {
-  EXPECT_FALSE(Stream{}.blocking());
-  EXPECT_FALSE(Stream{StreamOptions{.blocking = false}}.blocking());
-  EXPECT_TRUE(Stream{StreamOptions{.blocking = true}}.blocking());
+  EXPECT_FALSE(Stream{}.is_blocking());
+  EXPECT_FALSE(Stream{StreamOptions{.blocking = false}}.is_blocking());
+  EXPECT_TRUE(Stream{StreamOptions{.blocking = true}}.is_blocking());
 }
 
 TEST_F(Streams, NameReadsBackCutTo31Bytes) {
@@ -55,22 +55,22 @@ TEST_F(Streams, DefaultPriorityReadsBack) { EXPECT_EQ(Stream{}.priority(), devic
 
 TEST_F(Streams, EachPriorityInRangeReadsBack) {
   const auto [least, greatest] = device().priority_range();
-  for (int priority = greatest; priority <= least; ++priority) {
+  for (Priority priority = greatest; priority <= least; ++priority.value) {
     EXPECT_EQ((Stream{StreamOptions{.priority = priority}}.priority()), priority);
     EXPECT_EQ((Stream{StreamOptions{.priority = priority, .blocking = true}}.priority()), priority);
   }
 }
 
 TEST_F(Streams, TooHighPrioritiesAreClampedToTheGreatest) {
-  const int greatest = device().priority_range().greatest;
-  EXPECT_EQ(Stream{StreamOptions{.priority = greatest - 1}}.priority(), greatest);
+  const Priority greatest = device().priority_range().greatest;
+  EXPECT_EQ(Stream{StreamOptions{.priority = greatest.value - 1}}.priority(), greatest);
   EXPECT_EQ(Stream{StreamOptions{.priority = -100}}.priority(), greatest);
   EXPECT_EQ(Stream{StreamOptions{.priority = Priority::high}}.priority(), greatest);
 }
 
 TEST_F(Streams, TooLowPrioritiesAreClampedToTheLeast) {
-  const int least = device().priority_range().least;
-  EXPECT_EQ(Stream{StreamOptions{.priority = least + 1}}.priority(), least);
+  const Priority least = device().priority_range().least;
+  EXPECT_EQ(Stream{StreamOptions{.priority = least.value + 1}}.priority(), least);
   EXPECT_EQ(Stream{StreamOptions{.priority = 100}}.priority(), least);
   EXPECT_EQ(Stream{StreamOptions{.priority = Priority::low}}.priority(), least);
 }
@@ -85,15 +85,18 @@ TEST_F(Streams, PriorityRangesContainNormalAndMayHaveOneLevel) {
   const PriorityRange range = device().priority_range();
   EXPECT_LE(range.greatest, range.least);
   EXPECT_TRUE(range.contains(range.clamp(0)));
-  EXPECT_EQ(range.supported(), range.least != range.greatest);
+  EXPECT_EQ(range.has_levels(), range.least != range.greatest);
 
   constexpr PriorityRange one{0, 0};
-  static_assert(!one.supported() && one.contains(0) && !one.contains(1) && !one.contains(-1));
+  static_assert(!one.has_levels() && one.contains(0) && !one.contains(1) && !one.contains(-1));
   static_assert(one.clamp(INT_MIN) == 0 && one.clamp(INT_MAX) == 0);
+  static_assert(std::is_same_v<decltype(Stream{}.priority()), decltype(StreamOptions{}.priority)>);
+  static_assert(Priority::high < Priority::normal && Priority::normal < Priority::low && Priority{-3} == -3);
+  EXPECT_EQ(to_string(Priority{-3}), "-3");
   constexpr PriorityRange zero_is_least{0, -5};
-  static_assert(zero_is_least.clamp(Priority::low.value) == 0 && zero_is_least.clamp(Priority::high.value) == -5);
+  static_assert(zero_is_least.clamp(Priority::low) == 0 && zero_is_least.clamp(Priority::high) == -5);
   constexpr PriorityRange zero_is_middle{1, -1};
-  static_assert(zero_is_middle.clamp(Priority::low.value) == 1 && zero_is_middle.clamp(Priority::normal.value) == 0);
+  static_assert(zero_is_middle.clamp(Priority::low) == 1 && zero_is_middle.clamp(Priority::normal) == 0);
 }
 
 TEST_F(Streams, NoPriorityIsStarvedAndEachStreamKeepsItsOrder) {

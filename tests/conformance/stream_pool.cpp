@@ -60,7 +60,7 @@ TEST_F(StreamPools, StreamsHaveTheRequestedOptions) {
   auto made_later = pool.acquire();
   for (const StreamLease* lease : {&made_at_once, &made_later}) {
     EXPECT_EQ(lease->priority(), device().priority_range().greatest);
-    EXPECT_TRUE(lease->blocking());
+    EXPECT_TRUE(lease->is_blocking());
     EXPECT_STREQ(lease->name(), "pooled");
   }
 }
@@ -120,7 +120,7 @@ TEST_F(StreamPools, LeasesMoveAndOutliveThePool) {
     pool.reset();
     EXPECT_TRUE(runs(lease));
     StreamLease moved{std::move(lease)};
-    EXPECT_FALSE(lease.valid());  // NOLINT: this test uses moved-from objects
+    EXPECT_FALSE(lease.is_valid());  // NOLINT: this test uses moved-from objects
     EXPECT_EQ(code_of([&] { lease.synchronize(); }), errc::invalid_handle);
     EXPECT_TRUE(runs(moved));
   }

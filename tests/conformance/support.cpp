@@ -82,7 +82,7 @@ namespace conformance {
 using namespace runnel;
 
 bool pages_can_be_asked_about() {
-  if (Device::current().pageable_memory_access_uses_host_page_tables()) return false;
+  if (Device::current().can_use_host_page_tables()) return false;
   utsname system{};
   int major = 0, minor = 0;
   return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 11));

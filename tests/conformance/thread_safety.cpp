@@ -30,11 +30,11 @@ class Visitor {
     const Event event = stream_.record_event();
     stream_.record_event(mark_);
     copy(stream_, back_, there_);
-    stream_.on_complete([this](const Outcome& outcome) { told_ += outcome.ok() ? 1 : 1000; });
+    stream_.on_complete([this](const Outcome& outcome) { told_ += outcome.is_ok() ? 1 : 1000; });
     other.wait_stream(stream_);
     stream_.wait_event(event);
     stream_.wait_event(mark_);
-    EXPECT_TRUE(stream_.valid() && stream_.id() != 0 && stream_.native() != nullptr && !stream_.is_capturing());
+    EXPECT_TRUE(stream_.is_valid() && stream_.id() != 0 && stream_.native() != nullptr && !stream_.is_capturing());
     if (round % 8 == 0)
       stream_.synchronize();
     else if (round % 8 == 4)
@@ -133,9 +133,9 @@ TEST_F(ThreadSafety, AFutureOfFourThreadsThrowsForEach) {
       step.arrive_and_wait();
       const Future mine = *succeeds;
       EXPECT_TRUE(mine.wait_for(patience));
-      EXPECT_TRUE(mine.ready());
+      EXPECT_TRUE(mine.is_ready());
       EXPECT_EQ(written, round);
-      well += succeeds->outcome().ok();
+      well += succeeds->outcome().is_ok();
       try {
         fails->get();
       } catch (const int) {
@@ -175,7 +175,7 @@ class Recorded {
     const int before = recorded_;
     const bool is_complete = event_.query();
     EXPECT_TRUE(!is_complete || done_ >= before);
-    EXPECT_TRUE(event_.valid());
+    EXPECT_TRUE(event_.is_valid());
     EXPECT_NE(to_string(event_), "");
   }
   void make_wait(StreamRef waiting) {
@@ -187,7 +187,7 @@ class Recorded {
     const int before = recorded_;
     ++told_expected_;
     event_.on_complete([this, before](const Outcome& outcome) {
-      late_ += !outcome.ok() || done_ < before ? 1 : 0;
+      late_ += !outcome.is_ok() || done_ < before ? 1 : 0;
       ++told_;
     });
   }
@@ -261,7 +261,7 @@ void replace_beside_uses(Device second) {
     on_threads(threads, [&](int i) {
       for (int round = 0; round < 100; ++round) {
         if (i == 0) event.record(round % 2 == 0 ? here : there);
-        if (i == 1) event.on_complete([&told](const Outcome& outcome) { told += outcome.ok() ? 1 : 100'000; });
+        if (i == 1) event.on_complete([&told](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 100'000; });
         if (i == 2) waiting.wait_event(event);
         if (i == 3) static_cast<void>(event.query() || event.synchronize_for(patience));
       }

@@ -56,8 +56,8 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
     Bytes back(size);
     for (int round = 0; round < 100; ++round) {
       copy(own, there, *buffer);
-      buffer->record_use(own);
-      PinnedPool::record_use(buffer->data() + 7, own);
+      buffer->record_stream(own);
+      record_stream(own, buffer->data() + 7);
       record_stream(own, *buffer);
       EXPECT_NE(buffer->device_pointer(), nullptr);
       copy(own, back, there);

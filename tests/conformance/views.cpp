@@ -59,7 +59,7 @@ TEST_F(Views, AViewOfAStreamIsThatStreamAndEndsWithIt) {
   EXPECT_EQ(view, *owner);
   EXPECT_TRUE(runs(view));
   owner.reset();
-  EXPECT_FALSE(view.valid());
+  EXPECT_FALSE(view.is_valid());
 }
 
 TEST_F(Views, AViewOfAForeignHandleNeedsNoStreamObject) {
@@ -71,7 +71,7 @@ TEST_F(Views, AViewOfAForeignHandleNeedsNoStreamObject) {
   EXPECT_EQ(view.native(), foreign.handle);
   EXPECT_TRUE(runs(view));
   static_cast<void>(Stream::from_native(foreign.handle, device(), Ownership::borrow));  // ends at once
-  EXPECT_TRUE(view.valid());
+  EXPECT_TRUE(view.is_valid());
   DeviceBuffer<int> memory{100, view};
   fill(view, memory, 3);
   EXPECT_EQ(get(view, memory, 99), 3);
@@ -81,7 +81,7 @@ TEST_F(Views, AViewEndsWhenAStreamTakesTheHandleAndEnds) {
   std::optional<Foreign> foreign{std::in_place};
   const StreamRef view = StreamRef::from_native(foreign->handle, device());
   foreign.reset();
-  EXPECT_FALSE(view.valid());
+  EXPECT_FALSE(view.is_valid());
 }
 
 TEST_F(Views, WrappersAndViewsAreOneStream) {
@@ -117,7 +117,7 @@ TEST_F(Views, AViewOfAHandleThatIsAnotherStreamsNowHasEnded) {
   foreign.reset();
   std::vector<Stream> streams(20);
   for (const Stream& stream : streams) EXPECT_NE(stream, view);
-  EXPECT_FALSE(view.valid());
+  EXPECT_FALSE(view.is_valid());
 }
 
 TEST_F(Views, AForeignStreamKeepsItsOwner) {
@@ -132,10 +132,10 @@ TEST_F(Views, AForeignStreamKeepsItsOwner) {
     EXPECT_TRUE(runs(copied));
     stream.reset();
     EXPECT_FALSE(watched.expired());
-    EXPECT_TRUE(copied.valid());
+    EXPECT_TRUE(copied.is_valid());
     EXPECT_TRUE(runs(copied));
     const StreamRef view = copied;
-    EXPECT_TRUE(view.valid());
+    EXPECT_TRUE(view.is_valid());
   }
   EXPECT_TRUE(watched.expired());
 }
@@ -157,7 +157,7 @@ TEST_F(Views, AForeignStreamMayBeADefaultStream) {
     EXPECT_TRUE(runs(stream));
   }
   EXPECT_EQ(owner.use_count(), 1);
-  EXPECT_TRUE(device().default_stream().valid());
+  EXPECT_TRUE(device().default_stream().is_valid());
 }
 
 }  // namespace

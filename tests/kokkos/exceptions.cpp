@@ -160,7 +160,7 @@ TEST(KokkosExceptions, AGraphThrowsAtEachLaunch) {
   if (!enqueues) GTEST_SKIP() << "streams enqueue no kernels that throw";
   Stream s;
   std::atomic<int> calls{0};
-  static_cast<void>(kokkos::exec_space<Space>(s));
+  static_cast<void>(kokkos::fenced_exec_space<Space>(s));
   Graph graph = capture(s, [&] { enqueue_throwing(s, calls, 2); });
   for (int round = 1; round <= 3; ++round) {
     graph.launch(s);

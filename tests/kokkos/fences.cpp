@@ -77,7 +77,7 @@ TEST_F(KokkosFirstPatterns, CopyThenAKernelOnItsInstance) {
   EXPECT_EQ(wrong_of_all([&](int value) {
               std::fill_n(from.data(), elements, value);
               copy_async(stream_, x_, from);
-              const Space exec = kokkos::exec_space<Space>(stream_);
+              const Space exec = kokkos::fenced_exec_space<Space>(stream_);
               Kokkos::parallel_for(Policy(exec, elements - 1, elements), Affine{x_, 2, 1});
               exec.fence();
               return (last() - 1) / 2;
@@ -95,7 +95,7 @@ TEST_F(KokkosFirstPatterns, LaunchThenFence) {
 }
 
 TEST_F(KokkosFirstPatterns, LaunchThenFenceOfTheInstance) {
-  const Enqueued exec = kokkos::exec_space<Enqueued>(stream_);
+  const Enqueued exec = kokkos::fenced_exec_space<Enqueued>(stream_);
   EXPECT_EQ(wrong_of_all([&](int value) {
               launch_set(value);
               exec.fence();
@@ -105,7 +105,7 @@ TEST_F(KokkosFirstPatterns, LaunchThenFenceOfTheInstance) {
 }
 
 TEST_F(KokkosFirstPatterns, LaunchThenDeepCopyOnTheInstance) {
-  const Enqueued exec = kokkos::exec_space<Enqueued>(stream_);
+  const Enqueued exec = kokkos::fenced_exec_space<Enqueued>(stream_);
   EXPECT_EQ(wrong_of_all([&](int value) {
               launch_set(value);
               Kokkos::deep_copy(exec, host_, x_);
@@ -133,7 +133,7 @@ TEST_F(KokkosFirstPatterns, CopyOfTheLibraryThenAKernelOnExec) {
   EXPECT_EQ(wrong_of_all([&](int value) {
               from.back() = value;
               copy_bytes(instances[0], x_.data(), from.data(), elements * sizeof(int));
-              const Enqueued exec = instances[0].exec();
+              const Enqueued exec = instances[0].fenced_exec();
               Kokkos::parallel_for(EnqueuedPolicy(exec, elements - 1, elements), Affine{x_, 2, 1});
               exec.fence();
               return (last() - 1) / 2;
@@ -246,7 +246,7 @@ TEST(KokkosFences, AStreamThatIsBeingCapturedIsLeftAlone) {
 TEST(KokkosFences, AKernelThatIsLaunchedInACaptureIsANode) {
   const Stream s, other;
   const Data<int*> x("x", 10);
-  static_cast<void>(kokkos::exec_space<Enqueued>(s));  // a device's instance cannot be made in a capture
+  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));  // a device's instance cannot be made in a capture
   const Graph graph = capture(s, [&] {
     launch<Enqueued>(s, [x](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 1}); });
   });
@@ -290,7 +290,7 @@ TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
   if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's fences need no help";
   const auto as_found = tools::get_callbacks();
   Stream s;
-  static_cast<void>(kokkos::exec_space<Enqueued>(s));
+  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));
   const auto with_us = tools::get_callbacks();
   ASSERT_NE(with_us.begin_fence, nullptr);
   for (const auto calls_on : {decltype(with_us.begin_fence){nullptr}, with_us.begin_fence}) {
@@ -298,7 +298,7 @@ TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
     tools::set_begin_fence_callback(tool_fence);
     tools::set_begin_deep_copy_callback(tool_copy);
     Stream next;
-    static_cast<void>(kokkos::exec_space<Enqueued>(next));
+    static_cast<void>(kokkos::fenced_exec_space<Enqueued>(next));
     fences_of_tool = copies_of_tool = 0;
     const Data<int*> x("x", elements);
     const Host<int*> host("host", elements);
@@ -322,10 +322,10 @@ TEST(KokkosFences, PausedToolsAreCalledAgainOnceTheyAreResumed) {
   fence_before_tool = nullptr;
   tools::set_begin_fence_callback(tool_fence);
   Stream s;
-  static_cast<void>(kokkos::exec_space<Enqueued>(s));
+  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));
   tools::pause_tools();
   Stream during;
-  static_cast<void>(kokkos::exec_space<Enqueued>(during));
+  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(during));
   const Data<int*> x("x", elements);
   const auto is_right_after_fence = [&](int value) {
     launch<Enqueued>(during, [x, value](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value}); });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The execution space instance of a stream.
 #include <array>
-#include <climits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -11,56 +10,56 @@
 
 namespace {
 using namespace kokkos_tests;
-using kokkos::exec_space;
+using kokkos::fenced_exec_space;
 
 TEST(KokkosInstances, AStreamKeepsOneInstance) {
   Stream s, t;
-  const Space first = exec_space<Space>(s);
-  EXPECT_EQ(first, exec_space<Space>(s));
-  EXPECT_NE(first, exec_space<Space>(t));
+  const Space first = fenced_exec_space<Space>(s);
+  EXPECT_EQ(first, fenced_exec_space<Space>(s));
+  EXPECT_NE(first, fenced_exec_space<Space>(t));
   EXPECT_NE(first, Space{}) << "all streams would share the lock of the default instance";
 }
 
 TEST(KokkosInstances, AStreamKeepsOneInstancePerSpace) {
   Stream s;
-  const Space first = exec_space<Space>(s);
-  static_cast<void>(exec_space<kokkos::HostSpace>(s));
-  EXPECT_EQ(first, exec_space<Space>(s));
+  const Space first = fenced_exec_space<Space>(s);
+  static_cast<void>(fenced_exec_space<kokkos::HostSpace>(s));
+  EXPECT_EQ(first, fenced_exec_space<Space>(s));
 }
 
 TEST(KokkosInstances, ConcurrentThreadsGetTheSameInstance) {
   Stream s;
   std::array<std::optional<Space>, 8> got;
-  conformance::on_threads(8, [&](int i) { got[static_cast<std::size_t>(i)] = exec_space<Space>(s); });
-  for (const auto& each : got) EXPECT_EQ(*each, exec_space<Space>(s));
+  conformance::on_threads(8, [&](int i) { got[static_cast<std::size_t>(i)] = fenced_exec_space<Space>(s); });
+  for (const auto& each : got) EXPECT_EQ(*each, fenced_exec_space<Space>(s));
 }
 
 TEST(KokkosInstances, DestroyedStreamIsRefused) {
   std::optional<Stream> s{std::in_place};
   const StreamRef view = *s;
-  static_cast<void>(exec_space<Space>(view));
+  static_cast<void>(fenced_exec_space<Space>(view));
   s.reset();
-  EXPECT_EQ(code_of([&] { return exec_space<Space>(view); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return fenced_exec_space<Space>(view); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { kokkos::launch<Space>(view, [](const Space&) { FAIL(); }); }), errc::invalid_handle);
   Stream from, to{std::move(from)};
-  EXPECT_EQ(code_of([&] { return exec_space<Space>(from); }), errc::invalid_handle);
-  static_cast<void>(exec_space<Space>(to));
+  EXPECT_EQ(code_of([&] { return fenced_exec_space<Space>(from); }), errc::invalid_handle);
+  static_cast<void>(fenced_exec_space<Space>(to));
 }
 
 TEST(KokkosInstances, ANewStreamInAReusedSlotGetsANewInstance) {
   for (int i = 0; i < 50; ++i) {
     Stream s;
-    const Space exec = exec_space<Space>(s);
-    EXPECT_EQ(exec, exec_space<Space>(s));
+    const Space exec = fenced_exec_space<Space>(s);
+    EXPECT_EQ(exec, fenced_exec_space<Space>(s));
     enqueue_spin(s, std::chrono::milliseconds{0});
   }
 }
 
 TEST(KokkosInstances, MovesWithItsStream) {
   Stream s;
-  const Space exec = exec_space<Space>(s);
+  const Space exec = fenced_exec_space<Space>(s);
   Stream t{std::move(s)};
-  EXPECT_EQ(exec, exec_space<Space>(t));
+  EXPECT_EQ(exec, fenced_exec_space<Space>(t));
 }
 
 /// The depth of the calling thread's stack of CUDA contexts; 0 without CUDA.
@@ -80,7 +79,7 @@ TEST(KokkosInstances, LeavesDeviceAndContextsAsTheyWere) {
   const std::size_t found = contexts();
   {
     const Stream s{Device{Device::count() - 1}};
-    static_cast<void>(exec_space<Space>(s));
+    static_cast<void>(fenced_exec_space<Space>(s));
     enqueue_spin(s, std::chrono::milliseconds{0});
     s.synchronize();
     EXPECT_EQ(Device::current(), before);
@@ -92,15 +91,15 @@ TEST(KokkosInstances, LeavesDeviceAndContextsAsTheyWere) {
 
 TEST(KokkosInstances, PrioritiesCanBeReadBack) {
   const PriorityRange range = Device::current().priority_range();
-  for (const int asked : {INT_MIN, range.greatest, 0, range.least, INT_MAX}) {
+  for (const Priority asked : {Priority::high, range.greatest, Priority::normal, range.least, Priority::low}) {
     const auto made = kokkos::make_instances<Space>(2, {.priority = asked});
     ASSERT_EQ(made.size(), 2U);
     for (const auto& each : made) {
       EXPECT_EQ(each.priority(), range.clamp(asked));
-      EXPECT_FALSE(each.blocking());
-      EXPECT_NE(each.exec(), Space{});
+      EXPECT_FALSE(each.is_blocking());
+      EXPECT_NE(each.fenced_exec(), Space{});
     }
-    EXPECT_NE(made[0].exec(), made[1].exec());
+    EXPECT_NE(made[0].fenced_exec(), made[1].fenced_exec());
   }
   EXPECT_TRUE(kokkos::make_instances<Space>(0).empty());
   EXPECT_EQ(code_of([] { return kokkos::make_instances<Space>(1, {}, 0); }), errc::invalid_argument);
@@ -111,26 +110,26 @@ TEST(KokkosInstances, TheDefaultStreamHasAnInstanceToo) {
   Data<int*> x("x", 4);
   enqueue_affine(stream, x, 0, 7);
   EXPECT_EQ(values(stream, x), std::vector<int>(4, 7));
-  EXPECT_EQ(exec_space<Space>(stream), kokkos::current_exec_space<Space>());
+  EXPECT_EQ(fenced_exec_space<Space>(stream), kokkos::fenced_current_exec_space<Space>());
 }
 
 TEST(KokkosInstances, CurrentStream) {
   Stream s;
   {
     const StreamGuard with{s};
-    EXPECT_EQ(kokkos::current_exec_space<Space>(), exec_space<Space>(s));
+    EXPECT_EQ(kokkos::fenced_current_exec_space<Space>(), fenced_exec_space<Space>(s));
   }
-  EXPECT_NE(kokkos::current_exec_space<Space>(), exec_space<Space>(s));
+  EXPECT_NE(kokkos::fenced_current_exec_space<Space>(), fenced_exec_space<Space>(s));
   Stream t;
   {
-    const kokkos::ExecGuard with{exec_space<Space>(t)};
+    const kokkos::ExecGuard with{fenced_exec_space<Space>(t)};
     EXPECT_EQ(current_stream(), t);
-    EXPECT_EQ(kokkos::current_exec_space<Space>(), exec_space<Space>(t));
+    EXPECT_EQ(kokkos::fenced_current_exec_space<Space>(), fenced_exec_space<Space>(t));
   }
   {
     const Space own{};  // Kokkos' own instance
     const kokkos::ExecGuard with{own};
-    EXPECT_EQ(kokkos::current_exec_space<Space>(), own);
+    EXPECT_EQ(kokkos::fenced_current_exec_space<Space>(), own);
   }
   EXPECT_EQ(current_stream(), Device::current().default_stream());
 }
@@ -159,8 +158,8 @@ void set_threads() {
   if constexpr (std::constructible_from<E, int>) {
     Stream s, t;
     kokkos::set_host_threads<E>(s, 2);
-    EXPECT_EQ(threads_of(exec_space<E>(s)), 2U);
-    EXPECT_EQ(threads_of(exec_space<E>(t)), 1U);
+    EXPECT_EQ(threads_of(fenced_exec_space<E>(s)), 2U);
+    EXPECT_EQ(threads_of(fenced_exec_space<E>(t)), 1U);
     EXPECT_EQ(threads_in_a_graph<E>(s), 2U);
     EXPECT_EQ(threads_in_a_graph<E>(t), 1U);
     EXPECT_EQ(code_of([&] { kokkos::set_host_threads<E>(s, 1); }), errc::not_permitted);
@@ -189,8 +188,8 @@ TEST(KokkosInstances, EightThreadsUseTheirOwnInstances) {
   constexpr int n = 10000;
   conformance::on_threads(8, [&](int) {
     const Stream s;
-    const Data<long*> running(Kokkos::view_alloc(exec_space<Space>(s), "running"), n);
-    const Data<long> sum(Kokkos::view_alloc(exec_space<Space>(s), "sum"));
+    const Data<long*> running(Kokkos::view_alloc(fenced_exec_space<Space>(s), "running"), n);
+    const Data<long> sum(Kokkos::view_alloc(fenced_exec_space<Space>(s), "sum"));
     const Host<long*> got("got", n);
     const Host<long> total("total");
     for (int round = 0; round < 20; ++round) {

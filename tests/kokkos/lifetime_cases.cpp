@@ -25,9 +25,9 @@ void begin() { Kokkos::initialize(); }
 
 void outside_of_kokkos() {
   Stream s;
-  const auto use = [&] { return code_of([&] { return kokkos::exec_space<Space>(s); }) == errc::not_permitted; };
+  const auto use = [&] { return code_of([&] { return kokkos::fenced_exec_space<Space>(s); }) == errc::not_permitted; };
   const auto start = [&] { return code_of([&] { kokkos::launch<Space>(s, [](const Space&) { std::abort(); }); }) == errc::not_permitted; };
-  expect(use(), "exec_space before initialize is refused");
+  expect(use(), "fenced_exec_space before initialize is refused");
   expect(start(), "launch before initialize is refused");
   begin();
   const Data<int*> x("x", 5);
@@ -35,7 +35,7 @@ void outside_of_kokkos() {
   expect(values(s, x) == std::vector<int>(5, 4), "a launch between initialize and finalize works");
   const_cast<Data<int*>&>(x) = {};
   Kokkos::finalize();
-  expect(use(), "exec_space after finalize is refused");
+  expect(use(), "fenced_exec_space after finalize is refused");
   expect(start(), "launch after finalize is refused");
   PinnedBuffer<int> memory{16};
   fill(s, memory, 3);
@@ -50,7 +50,7 @@ void finalize_before_streams() {
   enqueue_spin(*static_stream, std::chrono::milliseconds{1});
   Stream s;
   enqueue_spin(s, std::chrono::milliseconds{1});
-  static_cast<void>(kokkos::exec_space<kokkos::HostSpace>(s));
+  static_cast<void>(kokkos::fenced_exec_space<kokkos::HostSpace>(s));
   const auto instances = kokkos::make_instances<Space>(4);
   for (const auto& each : instances) enqueue_spin(each, std::chrono::milliseconds{1});
   Kokkos::finalize();
@@ -93,19 +93,19 @@ void instance_outlives_its_stream() {
   {
     std::optional<Stream> s{std::in_place};
     const StreamRef view = *s;
-    const Space exec = kokkos::exec_space<Space>(*s);
+    const Space exec = kokkos::fenced_exec_space<Space>(*s);
     if constexpr (kokkos::device_space<Space>) {
       // On a device nothing may use such an instance, not even its destructor. So the test never destroys it.
       new Space{exec};
       s.reset();
-      expect(code_of([&] { return kokkos::exec_space<Space>(view); }) == errc::invalid_handle, "the stream is refused");
+      expect(code_of([&] { return kokkos::fenced_exec_space<Space>(view); }) == errc::invalid_handle, "the stream is refused");
       std::puts(failures == 0 ? "passed" : "");
       std::fflush(stdout);
       std::_Exit(failures);
     } else {
       s.reset();
       const kokkos::ExecStream again{exec};
-      expect(again.exec() == exec, "on the host, an instance is usable without its stream");
+      expect(again.fenced_exec() == exec, "on the host, an instance is usable without its stream");
       again.synchronize();
     }
   }

@@ -7,7 +7,7 @@ using namespace kokkos_tests;
 
 constexpr ModuleCalls calls{
     .stream_of = [](const Space& exec) { return kokkos::as_stream(exec).unfenced_stream(); },
-    .is_instance_of = [](StreamRef stream, const Space& exec) { return kokkos::exec_space<Space>(stream) == exec; },
+    .is_instance_of = [](StreamRef stream, const Space& exec) { return kokkos::fenced_exec_space<Space>(stream) == exec; },
     .wait_for_stream_of = [](const Space& exec) { kokkos::as_stream(exec).synchronize(); },
     .launch_affine = enqueue_affine,
 };

@@ -25,13 +25,13 @@ class KokkosModules : public testing::Test {
 
 TEST_F(KokkosModules, KnowTheStreamOfAnInstance) {
   const Stream s;
-  const Space exec = kokkos::exec_space<Space>(s);
+  const Space exec = kokkos::fenced_exec_space<Space>(s);
   EXPECT_EQ(module->stream_of(exec), s);
 }
 
 TEST_F(KokkosModules, WaitForTheWorkOfAStream) {
   const Stream s;
-  const Space exec = kokkos::exec_space<Space>(s);
+  const Space exec = kokkos::fenced_exec_space<Space>(s);
   const Data<int*> x("x", 1000);
   enqueue_affine(s, x, 0, 1);
   s.synchronize();
@@ -44,11 +44,11 @@ TEST_F(KokkosModules, WaitForTheWorkOfAStream) {
 
 TEST_F(KokkosModules, ShareAStreamsInstance) {
   const Stream made_here, made_there;
-  const Space here = kokkos::exec_space<Space>(made_here);
+  const Space here = kokkos::fenced_exec_space<Space>(made_here);
   EXPECT_TRUE(module->is_instance_of(made_here, here));
   const Data<int*> x("x", 1000);
   module->launch_affine(made_there, x, 0, 4);
-  const Space there = kokkos::exec_space<Space>(made_there);
+  const Space there = kokkos::fenced_exec_space<Space>(made_there);
   EXPECT_TRUE(module->is_instance_of(made_there, there));
   EXPECT_EQ(kokkos::as_stream(there).unfenced_stream(), made_there);
   EXPECT_EQ(values(made_there, x), std::vector<int>(1000, 4));

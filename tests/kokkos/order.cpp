@@ -15,7 +15,7 @@ using kokkos::launch;
 TEST(KokkosOrder, LaunchReturnsWhileTheStreamIsHeld) {
   Stream s;
   const Data<int*> x("x", 100);
-  static_cast<void>(kokkos::exec_space<Space>(s));
+  static_cast<void>(kokkos::fenced_exec_space<Space>(s));
   {
     Gate gate;
     gate.close_on(s);
@@ -33,18 +33,18 @@ TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForCopies) {
   Gate gate;
   gate.close_on(s);
   kokkos::copy_async(s, to, from);
-  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::exec_space<Space>(s)); }));
+  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
   EXPECT_EQ(to(999), 3);
 }
 
 TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForOtherStreams) {
   if (kokkos::device_space<Space>) GTEST_SKIP() << "the space's kernels are enqueued";
   Stream s, other;
-  static_cast<void>(kokkos::exec_space<Space>(s));
+  static_cast<void>(kokkos::fenced_exec_space<Space>(s));
   Gate gate;
   gate.close_on(other);
   s.wait_stream(other);
-  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::exec_space<Space>(s)); }));
+  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
 }
 
 TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
@@ -53,7 +53,7 @@ TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
   const Host<int*> from("from", n), to("to", n);
   const Data<int*> x("x", n);
   for (int i = 0; i < n; ++i) from(i) = i;
-  for (const Stream* each : {&up, &run, &down}) static_cast<void>(kokkos::exec_space<Space>(*each));
+  for (const Stream* each : {&up, &run, &down}) static_cast<void>(kokkos::fenced_exec_space<Space>(*each));
   {
     Gate gate;
     gate.close_on(up);
@@ -116,7 +116,7 @@ TEST(KokkosOrder, TwoLongKernelsOverlap) {
 TEST(KokkosOrder, StreamWaitsForInstance) {
   const Space own{};
   const kokkos::ExecStream instance{own};
-  EXPECT_EQ(instance.exec(), own);
+  EXPECT_EQ(instance.fenced_exec(), own);
   Stream s;
   const Data<int*> x("x", 1000);
   for (int round = 1; round <= 20; ++round) {
@@ -145,7 +145,7 @@ TEST(KokkosOrder, InstanceWaitsForEvent) {
 
 TEST(KokkosOrder, InstanceWaitsForInstance) {
   const auto made = kokkos::make_instances<Space>(2);
-  const Space a = made[0].exec(), b = made[1].exec();
+  const Space a = made[0].fenced_exec(), b = made[1].fenced_exec();
   const Data<int*> x("x", 1000);
   for (int round = 0; round < 20; ++round) {
     Kokkos::parallel_for(Policy(a, 0, 1000), Affine{x, 1, 1});
@@ -159,7 +159,7 @@ TEST(KokkosOrder, InstanceWaitsForInstance) {
 
 TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
   const auto made = kokkos::make_instances<Space>(2);
-  const Space a = made[0].exec(), b = made[1].exec();
+  const Space a = made[0].fenced_exec(), b = made[1].fenced_exec();
   const Data<int*> x("x", 1000);
   Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 0, 0});  // first use, which may have to wait until no kernel runs
   enqueue_affine(made[0], x, 0, 0);
@@ -178,11 +178,11 @@ TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
 
 TEST(KokkosOrder, RoundTrips) {
   Stream s;
-  const Space exec = kokkos::exec_space<Space>(s);
+  const Space exec = kokkos::fenced_exec_space<Space>(s);
   EXPECT_EQ(kokkos::as_stream(exec).unfenced_stream(), s);
   const Space own{};
   const auto instance = kokkos::as_stream(own);
-  EXPECT_EQ(kokkos::exec_space<Space>(instance.unfenced_stream()), own);
+  EXPECT_EQ(kokkos::fenced_exec_space<Space>(instance.unfenced_stream()), own);
   EXPECT_EQ(kokkos::as_stream(own).unfenced_stream(), instance.unfenced_stream()) << "an instance must always give the same stream";
 }
 

@@ -58,7 +58,7 @@ class KernelGate {
   void close_on(StreamRef stream) {
     kokkos::launch<Space>(stream,
                           [at = flags_.device_pointer()](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), Hold{at}); });
-    flags_.record_use(stream);
+    flags_.record_stream(stream);
   }
   void open() { Kokkos::atomic_store(&flags_[0], 1); }
   /// Waits until a kernel has reached the gate.

@@ -39,13 +39,13 @@ TEST(KokkosThreads, StreamsHaveOtherSpaces) {
 
 TEST(KokkosThreads, AllStreamsShareOneInstance) {
   Stream s;
-  EXPECT_EQ(kokkos::exec_space<Space>(s), Space{});
+  EXPECT_EQ(kokkos::fenced_exec_space<Space>(s), Space{});
   const kokkos::ExecStream instance{Space{}};
   s.wait_stream(instance.stream());
   instance.wait_stream(s);
   kokkos::wait(Space{}, Space{});
   const Stream gone{std::move(s)};
-  EXPECT_EQ(code_of([&] { return kokkos::exec_space<Space>(s); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return kokkos::fenced_exec_space<Space>(s); }), errc::invalid_handle);
 }
 
 }  // namespace

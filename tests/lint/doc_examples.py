@@ -43,6 +43,7 @@ PRELUDES = {
     None: PRELUDE,
     # The declarations that docs/kokkos.md states for all its blocks. The functors are not local types, because nvcc does not launch those.
     "kokkos": """#include <runnel/kokkos.hpp>
+#include <runnel/mdspan.hpp>
 #include <runnel/runnel.hpp>
 #include <Kokkos_Random.hpp>
 #include <iostream>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers are cheap to include. After the preprocessor, <runnel/stream.hpp> has no more lines than <string>, <span> and <chrono> have
-together (one percent more if those include <format>). <runnel/runnel.hpp> compiles in at most 0.6 s of processor time.
+"""The headers are cheap to include. After the preprocessor, <runnel/stream.hpp> has no more lines of code than <string>, <span> and <chrono>
+have together (one percent more if those include <format>): documentation costs nothing. <runnel/runnel.hpp> compiles in at most 0.6 s of processor time.
 
 Arguments: the directory of the generated config.hpp, -- and the compiler's command."""
 import os
@@ -26,6 +26,10 @@ def preprocessed(*headers):
     return subprocess.run([*compiler, *FLAGS, '-E', '-x', 'c++', '-'], input=source_of(headers), capture_output=True, text=True, check=True).stdout
 
 
+def lines_of_code(text):
+    return sum(1 for line in text.splitlines() if line.strip() and not line.startswith('#'))
+
+
 def seconds_of(folder, *headers):
     """Processor time to compile the headers once."""
     source = os.path.join(folder, 'source.cpp')
@@ -43,7 +47,7 @@ def is_heavy(all_of_it, standard):
 
 
 three = preprocessed(*STANDARD)
-most, found = three.count('\n'), preprocessed('runnel/stream.hpp').count('\n')
+most, found = lines_of_code(three), lines_of_code(preprocessed('runnel/stream.hpp'))
 # From g++ 13 on, <chrono> includes <format> and thereby almost all of the standard library, so stream.hpp cannot be smaller: allow its own lines.
 granted = most // 100 if '/format"' in three else 0
 standard = all_of_it = float('inf')
@@ -54,11 +58,11 @@ with tempfile.TemporaryDirectory() as folder:
         all_of_it = min(all_of_it, seconds_of(folder, 'runnel/runnel.hpp'))
         if turn >= 4 and not is_heavy(all_of_it, standard):
             break
-print(f'runnel/stream.hpp: {found} lines; {", ".join(STANDARD)}: {most}')
+print(f'runnel/stream.hpp: {found} lines of code; {", ".join(STANDARD)}: {most}')
 print(f'runnel/runnel.hpp: {all_of_it:.2f} s; {", ".join(STANDARD)}: {standard:.2f} s')
 complaints = []
 if found > most + granted:
-    complaints.append(f'runnel/stream.hpp has {found} lines after the preprocessor, more than the {most} of {", ".join(STANDARD)}')
+    complaints.append(f'runnel/stream.hpp has {found} lines of code after the preprocessor, more than the {most} of {", ".join(STANDARD)}')
 if is_heavy(all_of_it, standard):
     complaints.append(f'runnel/runnel.hpp takes {all_of_it:.2f} s to compile, more than {MOST_SECONDS} s')
 repository.finish(complaints)

@@ -54,7 +54,7 @@ namespace {
 }
 
 [[maybe_unused]] void temporaries() {
-  static_cast<void>(kokkos::exec_space(Stream{}));  // error: a temporary stream ends at once: give it a name
+  static_cast<void>(kokkos::fenced_exec_space(Stream{}));  // error: a temporary stream ends at once: give it a name
 }
 
 [[maybe_unused]] void instances(StreamRef s, const Space& exec, const Exec& stream, const View& x, const View& y, std::vector<int>& v) {
@@ -62,7 +62,7 @@ namespace {
   copy(exec, v, v);                                      // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   fill(exec, v, 1);                                      // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   launch(exec, [](const Space&) {});                     // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  static_cast<void>(kokkos::exec_space(exec));           // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  static_cast<void>(kokkos::fenced_exec_space(exec));    // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   s.wait_stream(exec);                                   // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   const StreamGuard with{exec};                          // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
   const DeviceBuffer<int> buffer{3, exec};               // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
@@ -70,7 +70,7 @@ namespace {
   copy(stream, v, v);                                    // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
   launch(kokkos::as_stream(exec), [](const Space&) {});  // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
   s.wait_stream(stream);                                 // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
-  static_cast<void>(kokkos::as_stream(s));               // error: it is a stream already; kokkos::exec_space(stream) is its instance
+  static_cast<void>(kokkos::as_stream(s));               // error: it is a stream already; kokkos::fenced_exec_space(stream) is its instance
   kokkos::wait(exec, s);                                 // error: both are instances: for a stream write stream.wait_stream(
   kokkos::wait(s, exec);                                 // error: both are instances: for a stream write stream.wait_stream(
 }

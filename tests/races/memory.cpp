@@ -143,7 +143,7 @@ void pinned_memory_is_reused() {  // no race
     PinnedBuffer<int> x{count};
     std::iota(x.begin(), x.end(), i);
     increment(stream, x.data());
-    x.record_use(stream);
+    x.record_stream(stream);
     copy(stream, there, x);
     if (i % 10 == 9) stream.synchronize();
   }

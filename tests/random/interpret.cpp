@@ -276,13 +276,13 @@ bool Interpreter::execute_object(const Step& step) {
     case Call::drop_event:
       events_->with(step.event, [](auto& event) { event = std::remove_reference_t<decltype(event)>{}; });
       return true;
-    case Call::record_use:
+    case Call::record_stream:
       if (step.form == 1)
         record_stream(stream(step.stream), buffer(step.buffer).data());
       else if (kind(step.buffer) == BufferKind::device)
         buffer(step.buffer).device->record_stream(stream(step.stream));
       else
-        buffer(step.buffer).pinned->record_use(stream(step.stream));
+        buffer(step.buffer).pinned->record_stream(stream(step.stream));
       return true;
     case Call::resize_buffer:
       for (const std::size_t size : {step.bytes + 4096, step.bytes}) buffer(step.buffer).device->resize(size);
@@ -638,7 +638,7 @@ void Interpreter::launch(const Step& step) {
       return launch_with([shared = shared_, at] { shared->opened[at].wait(false); });
     case Call::completion:
       return on.on_complete([shared = shared_, step, at](const Outcome& outcome) {
-        if (!outcome.ok()) fail("the completion of operation " + std::to_string(at) + " was told an error: " + outcome.code().message());
+        if (!outcome.is_ok()) fail("the completion of operation " + std::to_string(at) + " was told an error: " + outcome.code().message());
         if (step.function >= 0 && shared->ran[static_cast<std::size_t>(step.function)] == 0)
           fail("the completion of operation " + std::to_string(at) + " came before a host function");
         ++shared->ran[at];

@@ -577,7 +577,7 @@ void Lowering::note_use_on(int stream, int number) {
   const int line = line_of(stream);
   if (buffer_slot(number).kind == BufferKind::pinned) lines_[line].frees_may_follow = true;
   if (buffer_slot(number).kind != BufferKind::device || line == state.home || random_.chance(30)) return;
-  Step step = make(Call::record_use, stream);
+  Step step = make(Call::record_stream, stream);
   step.buffer = number;
   step.form = random_.below(2);
   emit(step);
@@ -895,7 +895,7 @@ void Lowering::memory_function(const Operation& o) {
     step.digest = digest(bytes, o.bytes);
   emit_access(step, o);
   if (buffer_slot(o.buffer).kind == BufferKind::pinned) {
-    step = make(Call::record_use, o.stream);
+    step = make(Call::record_stream, o.stream);
     step.buffer = o.buffer;
     step.form = random_.below(2);
     emit(step);

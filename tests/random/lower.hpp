@@ -41,7 +41,7 @@ enum class Call : unsigned char {
   fill_2d,
   scratch_pinned,
   scratch_device,
-  record_use,  ///< buffer, by stream
+  record_stream,  ///< buffer, by stream
   read_function,
   write_function,
   throw_function,

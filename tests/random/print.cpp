@@ -332,9 +332,9 @@ std::string Printer::object(const Step& step) const {
       return text("b%d->resize(%zu), b%d->resize(%zu);\n", step.buffer, step.bytes + 4096, step.buffer, step.bytes);
     case Call::set_stream:
       return text("b%d->set_stream(", step.buffer) + stream(step.stream) + ");\n";
-    case Call::record_use:
+    case Call::record_stream:
       if (step.form == 1) return "record_stream(" + stream(step.stream) + ", " + data(step.buffer, 0) + ");\n";
-      return text("b%d->%s(", step.buffer, is_device(step.buffer) ? "record_stream" : "record_use") + stream(step.stream) + ");\n";
+      return text("b%d->record_stream(", step.buffer) + stream(step.stream) + ");\n";
     case Call::trim:
       return step.form == 0 ? "PinnedPool::trim();\n" : "Staging::trim();\n";
     case Call::fork_child:
@@ -512,7 +512,7 @@ std::string Printer::function(const Step& step, int place) const {
              "});\n";
     case Call::completion:
       return stream(step.stream) + ".on_complete([=](const Outcome& outcome) { " +
-             text("if (!outcome.ok()) fail(%d, \"an error\"); ", place) +
+             text("if (!outcome.is_ok()) fail(%d, \"an error\"); ", place) +
              (step.function >= 0 ? text("if (flags.ran[%d] == 0) fail(%d, \"too early\"); ", step.function, place) : "") + ran + "});\n";
     case Call::gate:
       return launch + text("flags.opened[%d].wait(false); ", place) + ran + "});\n";

@@ -198,7 +198,9 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   const auto counts = [&] { return live_objects(); };
   LiveObjects after = counts();
   const bool is_discarded_later = enqueues_several_ && !sound();
-  if (!is_discarded_later && !eventually([&] { return (after = counts()).host_functions <= before.live.host_functions; }))
+  // While one runs of which the trace is told, the library counts its own call of it, too: the gate's may have begun meanwhile.
+  const std::size_t allowed = before.live.host_functions + (traces_ ? 1 : 0);
+  if (!is_discarded_later && !eventually([&] { return (after = counts()).host_functions <= allowed; }))
     violation("%s: a host function that the stream did not take is alive", what);
   if (communicates_)
     static_cast<void>(eventually([&] {
@@ -332,7 +334,7 @@ void Checker::check_device_memory() {
     { const DeviceBuffer<int> buffer{1, device.default_stream()}; }  // this allocation frees the blocks whose free could not be enqueued
     const auto used = [&] { return device.memory_info().total - device.memory_info().free; };
     // trim() gives blocks back to resources of the scenario's.
-    if (!eventually([&] { return device.synchronize(), device_resource(device).trim(), used() == 0; }))
+    if (!eventually([&] { return device.synchronize(), DeviceResource{device}.trim(), used() == 0; }))
       violation("device %d still has %zu bytes in use", i, used());
   }
 }
@@ -365,7 +367,7 @@ void Checker::finish() {
   }));
   // So is device memory whose free waits for a stream.
   static_cast<void>(attempt("DeviceResource::trim", [] {
-    for (int i = 0; i < Device::count(); ++i) device_resource(Device{i}).trim();
+    for (int i = 0; i < Device::count(); ++i) DeviceResource{Device{i}}.trim();
   }));
   const StandinView now = view();
   check_device_memory();

@@ -83,7 +83,7 @@ void streams(Checker& c) {
   if (!c.attempt("Stream, priority", [&] { urgent.emplace(StreamOptions{.priority = Priority::high, .name = "urgent"}); })) return;
   if (!c.attempt("Stream, blocking", [&] { blocking.emplace(first, StreamOptions{.blocking = true}); })) return;
   if (!c.attempt("priority", [&] { c.require(urgent->priority() <= plain->priority(), "the priority is lost"); })) return;
-  c.require(blocking->blocking() && !plain->blocking(), "blocking is not what was asked for");
+  c.require(blocking->is_blocking() && !plain->is_blocking(), "blocking is not what was asked for");
   Stream moved{std::move(*plain)};
   if (!c.attempt("synchronize", [&] { moved.synchronize(); })) return;
   if (!c.attempt("query", [&] { static_cast<void>(moved.query()); })) return;
@@ -670,7 +670,7 @@ void buffers_changed_of(Checker& c, bool pools) {
   if (!c.attempt("set_stream", [&] { copied->set_stream(first.default_stream()); })) return;
   DeviceSpan<int> released;
   if (!c.attempt("release", [&] { released = buffer->release(); })) return;
-  if (!c.attempt("deallocate", [&] { device_resource().deallocate(*b.stream, released.data(), released.size_bytes()); })) return;
+  if (!c.attempt("deallocate", [&] { DeviceResource{}.deallocate(*b.stream, released.data(), released.size_bytes()); })) return;
   static_cast<void>(b.check(c));
 }
 
@@ -700,7 +700,7 @@ void recorded_uses(Checker& c) {
 /// A resource of the program's. Never freed: blocks may wait to be given back when a scenario has ended early.
 struct CountingResource {
   struct Refused {};
-  DeviceResource upstream = device_resource(first);
+  DeviceResource upstream{first};
   std::atomic<int> blocks{0};
   bool refuses = false;
 
@@ -759,7 +759,7 @@ void resources_of(Checker& c, bool pools) {
   last.reset();
   if (!b.check(c)) return;
   if (!c.attempt("synchronize", [&] { first.synchronize(); })) return;
-  if (!c.attempt("trim", [&] { device_resource(first).trim(); })) return;  // gives back what waited
+  if (!c.attempt("trim", [&] { DeviceResource{first}.trim(); })) return;  // gives back what waited
   if (!c.faulted()) c.require(resource.blocks == 0, "a block was not given back");
 }
 void resources(Checker& c) { resources_of(c, true); }
@@ -792,7 +792,7 @@ void memory_control(Checker& c) {
   if (!b.start(c)) return;
   std::optional<ManagedBuffer<int>> managed;
   std::optional<DeviceBuffer<int>> box;
-  if (!c.attempt("reserved", [&] { c.require(device_resource().reserved() > 0, "the pool holds nothing"); })) return;
+  if (!c.attempt("reserved", [&] { c.require(DeviceResource{}.reserved() > 0, "the pool holds nothing"); })) return;
   if (!c.attempt("ManagedBuffer", [&] { managed.emplace(64U); })) return;
   if (!c.attempt("advise", [&] { advise(*managed, MemoryAdvice::mostly_read, first); })) return;
   if (!c.attempt("prefetch", [&] { prefetch(*b.stream, *managed, MemoryPlace::host()); })) return;
@@ -1032,7 +1032,7 @@ void completions(Checker& c) {
   if (!c.attempt("future", [&] { future = b.stream->future(); })) return;
   gate.open();
   c.require(future->wait_for(patience), "the future is never ready");
-  if (c.sound()) c.require(future->outcome().ok(), "the future has an error although the work is complete");
+  if (c.sound()) c.require(future->outcome().is_ok(), "the future has an error although the work is complete");
   static_cast<void>(b.check(c));
 }
 

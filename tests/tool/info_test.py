@@ -17,9 +17,10 @@ if 'backend            host' not in text and tool.has_device():
         tool.expect(word in text, f'info says {word!r}')
 
 if 'backend            host' in text:
-    text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': '3'}).stdout.decode()
-    tool.expect(text.count('\ndevice ') == 3, 'info lists every device')
-    for many in ('17', '-1', '2K', 'x', '99999999999999'):
+    for count in (3, 64):
+        text = tool.run('info', environment={'RUNNEL_HOST_DEVICES': str(count)}).stdout.decode()
+        tool.expect(text.count('\ndevice ') == count, 'info lists every device')
+    for many in ('65', '-1', '2K', 'x', '99999999999999'):
         done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': many})
         tool.expect(done.stdout.count(b'\ndevice ') == 1 and f'RUNNEL_HOST_DEVICES={many} is not understood'.encode() in done.stderr,
                     f'{many} devices: {done.stderr.decode().strip()}')

@@ -221,7 +221,7 @@ template <class E>
 [[nodiscard]] std::optional<StreamRef> stream_of(const E& exec) {
   const std::lock_guard lock{registry().mutex};
   for (const Kept* each : registry().kept) {
-    if (each->key != space_key<E>() || !each->stream.valid()) continue;
+    if (each->key != space_key<E>() || !each->stream.is_valid()) continue;
     const auto& instance = static_cast<const KeptOf<E>*>(each)->exec;
     if (instance && *instance == exec) return each->stream;
   }
@@ -258,7 +258,7 @@ template <class E>
   return *kept_instance<E>(stream).exec;
 }
 
-/// The type in which exec_space() returns an instance: a reference to the one that the stream keeps; Threads has none to keep.
+/// The type in which fenced_exec_space() returns an instance: a reference to the one that the stream keeps; Threads has none to keep.
 template <class E>
 using Given = std::conditional_t<inline_space<E>, E, const E&>;
 

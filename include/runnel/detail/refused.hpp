@@ -30,8 +30,12 @@ concept ConvertibleTo = std::is_convertible_v<From, To>;
 // The parameters and the end of the declaration of a refused function: RUNNEL_REFUSED("what to write", int, bool). Clang says nothing of a
 // deleted function's parameters, but an unavailable function is refused with its reason, and does not count as possible. For g++ 12 such a
 // function counts as possible, and the error appears twice. docs/decisions/mistakes-give-one-line.md has the other ways.
+// RUNNEL_REFUSED_MEMBER is for templates of member functions, of which clang says twice that they are unavailable. Its other attribute has
+// no effect on constructors.
 #ifdef __clang__
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) __attribute__((unavailable(reason)))
+#define RUNNEL_REFUSED_MEMBER(reason, ...) (__VA_ARGS__) __attribute__((diagnose_if(true, reason, "error")))
 #else
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__, ::runnel::detail::Because<reason> = {}) = delete
+#define RUNNEL_REFUSED_MEMBER(reason, ...) RUNNEL_REFUSED(reason, __VA_ARGS__)
 #endif

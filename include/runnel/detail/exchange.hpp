@@ -78,7 +78,7 @@ concept SameElements = std::is_same_v<std::remove_const_t<element_of<In>>, eleme
 template <class R>
 concept ReducibleRange = Reducible<std::remove_const_t<element_of<R>>>;
 
-struct Transfer {
+struct Exchange {
   Verb verb;
   Element element;
   Reduce how;
@@ -92,13 +92,13 @@ struct Transfer {
 
 /// `in` and `out` are the same range for verbs that have one.
 template <class In, class Out>
-[[nodiscard]] Transfer movement(Verb verb, const In& in, const Out& out, int peer) noexcept {
+[[nodiscard]] Exchange movement(Verb verb, const In& in, const Out& out, int peer) noexcept {
   void* const target = const_cast<void*>(static_cast<const void*>(out.data()));  // of a send, which does not write it
   return {verb, Element::bytes, Reduce::sum, peer, sizeof(element_of<const In>), in.data(), in.size(), target, out.size()};
 }
 template <class In, class Out>
-[[nodiscard]] Transfer reduction(Verb verb, const In& in, const Out& out, Reduce how, int peer) noexcept {
-  Transfer made = movement(verb, in, out, peer);
+[[nodiscard]] Exchange reduction(Verb verb, const In& in, const Out& out, Reduce how, int peer) noexcept {
+  Exchange made = movement(verb, in, out, peer);
   made.element = arithmetic_type_of<std::remove_const_t<element_of<const In>>>();
   made.how = how;
   return made;

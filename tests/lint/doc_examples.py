@@ -10,11 +10,12 @@ a program a block is the body of a function with `using namespace runnel`, and a
 names that it uses: <!-- given: Stream stream; int n = 1; -->
 A block that needs another library says so in that comment: <!-- needs: kokkos; given: ... -->. The first form leaves such blocks out. The
 second form writes only them into a file, for a build that has the library; one of them with an #include is what the file begins with."""
+import concurrent.futures
+import os
 import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 
 import repository
 
@@ -125,19 +126,13 @@ def main():
         pathlib.Path(sys.argv[3]).write_text(found[0])
         return
     include, _, *compiler = sys.argv[1:]
-    problems, compiled = [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / "block.cpp"
-        for page in pages():
-            for text in sources(page):
-                source.write_text(text)
-                done = subprocess.run([*compiler, "-std=c++20", "-fsyntax-only", f"-I{repository.ROOT / 'include'}", f"-I{include}", source],
-                                      capture_output=True, text=True)
-                compiled += 1
-                if done.returncode != 0:
-                    problems.append(done.stderr.strip() or f"{page.name}: the compiler ended with {done.returncode}")
-    print(f"{compiled} files of blocks compiled")
-    repository.finish(problems if compiled else ["no block of C++ was found"])
+    texts = [text for page in pages() for text in sources(page)]
+    options = ["-std=c++20", "-fsyntax-only", f"-I{repository.ROOT / 'include'}", f"-I{include}", "-x", "c++", "-"]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as several:
+        done = list(several.map(lambda text: subprocess.run([*compiler, *options], input=text, capture_output=True, text=True), texts))
+    problems = [run.stderr.strip() or f"the compiler ended with {run.returncode} for:\n{text}" for run, text in zip(done, texts) if run.returncode != 0]
+    print(f"{len(done)} files of blocks compiled")
+    repository.finish(problems if done else ["no block of C++ was found"])
 
 
 if __name__ == "__main__":

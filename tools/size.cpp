@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "size.hpp"
 
+#include "base/available_memory.hpp"
+#include "base/parse_size.hpp"
 #include "failure.hpp"
 
-#include <charconv>
 #include <cstdio>
-#include <fstream>
+#include <iterator>
 #include <limits>
 
 namespace tool {
@@ -15,27 +16,10 @@ std::uint64_t parse_size(std::string_view option, std::string_view text) {
     throw Misuse(std::string{option} + " " + in_quotes(text) + " " + why +
                  "; write a number of bytes with K, M or G if you like, as in 16M");
   };
-  std::uint64_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::result_out_of_range) refuse("is too large");
-  if (error != std::errc{}) refuse("is not a size");
-
-  std::string_view unit{rest, static_cast<std::size_t>(text.data() + text.size() - rest)};
-  int shift = 0;
-  if (!unit.empty()) {
-    constexpr std::string_view letters = "KMGT";
-    const char letter = unit[0] >= 'a' && unit[0] <= 'z' ? static_cast<char>(unit[0] - 'a' + 'A') : unit[0];
-    if (const auto place = letters.find(letter); place != letters.npos) {
-      shift = 10 * (static_cast<int>(place) + 1);
-      unit.remove_prefix(1);
-      if (unit == "iB") unit = {};
-    }
-    if (unit == "B") unit = {};
-    if (!unit.empty()) refuse("is not a size");
-  }
-  if (number == 0) refuse("is zero");
-  if (number > std::numeric_limits<std::uint64_t>::max() >> shift) refuse("is too large");
-  return number << shift;
+  const auto [bytes, fault] = runnel::detail::parse_size(text);
+  if (fault == runnel::detail::SizeFault::too_large) return refuse("is too large");
+  if (fault == runnel::detail::SizeFault::no_size) return refuse("is not a size");
+  return bytes == 0 ? refuse("is zero") : bytes;
 }
 
 std::string to_text(std::uint64_t bytes) {
@@ -53,13 +37,6 @@ std::string to_text(std::uint64_t bytes) {
   return text;
 }
 
-std::uint64_t available_memory() {
-  std::ifstream info{"/proc/meminfo"};
-  for (std::string line; std::getline(info, line);) {
-    unsigned long long kibibytes = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kibibytes) == 1) return kibibytes * 1024;
-  }
-  return std::numeric_limits<std::uint64_t>::max();
-}
+std::uint64_t available_memory() { return runnel::detail::available_memory().value_or(std::numeric_limits<std::size_t>::max()); }
 
 }  // namespace tool

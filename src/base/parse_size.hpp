@@ -10,45 +10,40 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Reads a number, and K, M or G behind it (powers of 1024), as in "512M". Nothing if the text is no size, or one that does not fit.
-[[nodiscard]] inline std::optional<std::size_t> parse_size(const char* text) noexcept {
-  std::size_t number = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [rest, error] = std::from_chars(text, end, number);
-  if (error != std::errc{}) return std::nullopt;
-  if (rest == end) return number;
-  if (rest + 1 != end) return std::nullopt;
-  std::size_t unit = 0;
-  switch (*rest) {
-    case 'K':
-    case 'k':
-      unit = std::size_t{1} << 10;
-      break;
-    case 'M':
-    case 'm':
-      unit = std::size_t{1} << 20;
-      break;
-    case 'G':
-    case 'g':
-      unit = std::size_t{1} << 30;
-      break;
-    default:
-      return std::nullopt;
-  }
+/// Why a text is no size.
+enum class SizeFault { none, no_size, too_large };
+struct ParsedSize {
   std::size_t bytes = 0;
-  if (__builtin_mul_overflow(number, unit, &bytes)) return std::nullopt;
-  return bytes;
+  SizeFault fault = SizeFault::none;
+  friend bool operator==(const ParsedSize&, const ParsedSize&) noexcept = default;
+};
+/// Reads a number, and K, M, G or T behind it (powers of 1024), and B or iB behind that, as in "512M" and "16MiB".
+[[nodiscard]] inline ParsedSize parse_size(std::string_view text) noexcept {
+  ParsedSize size;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, size.bytes);
+  if (error == std::errc::result_out_of_range) return {0, SizeFault::too_large};
+  if (error != std::errc{}) return {0, SizeFault::no_size};
+  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  constexpr std::string_view letters = "KkMmGgTt";
+  const std::size_t letter = text.empty() ? letters.npos : letters.find(text[0]);
+  if (letter != letters.npos) text.remove_prefix(1);
+  const bool is_whole = text.empty() || text == "B" || (letter != letters.npos && text == "iB");
+  if (!is_whole) return {0, SizeFault::no_size};
+  const std::size_t unit = letter == letters.npos ? 1 : std::size_t{1} << (10 * (letter / 2 + 1));
+  if (__builtin_mul_overflow(size.bytes, unit, &size.bytes)) return {0, SizeFault::too_large};
+  return size;
 }
 
 /// The size in an environment variable; nothing if there is none. A text that is no size, or zero, is reported to stderr.
 [[nodiscard]] inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
-  const std::optional<std::size_t> size = parse_size(text);
-  if (size && *size > 0) return size;
+  if (const ParsedSize size = parse_size(text); size.bytes > 0) return size.bytes;
   std::fprintf(stderr,
                "runnel: %s=%s is not understood, and does not count: write a number of bytes above 0, or one with K, M or G, as in 512M\n",
                variable, text);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/pinned_pages.hpp"
 
+#include "base/available_memory.hpp"
 #include "base/check.hpp"
 #include "base/immortal.hpp"
 #include "base/populate.hpp"
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,27 +37,6 @@ struct MadeBlocks {
 MadeBlocks& made_blocks() { return immortal<MadeBlocks>(); }
 
 [[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
-
-/// The first number in a file of the system that is read by the format of scanf; `otherwise` if there is none.
-[[nodiscard]] std::size_t number_in(const char* path, const char* format, std::size_t otherwise) noexcept {
-  std::FILE* const file = std::fopen(path, "re");
-  if (file == nullptr) return otherwise;
-  char line[128];
-  std::size_t number = otherwise;
-  while (std::fgets(line, sizeof line, file) != nullptr && std::sscanf(line, format, &number) != 1) {
-  }
-  std::fclose(file);
-  return number;
-}
-
-/// Memory that can be taken without that the system ends a process for it: of the machine, and of the container.
-[[nodiscard]] std::size_t available_memory() noexcept {
-  constexpr std::size_t unlimited = ~std::size_t{0};
-  const std::size_t machine = number_in("/proc/meminfo", "MemAvailable: %zu kB", 0) * 1024;
-  const std::size_t limit = number_in("/sys/fs/cgroup/memory.max", "%zu", unlimited);
-  const std::size_t used = number_in("/sys/fs/cgroup/memory.current", "%zu", 0);
-  return std::min(machine, limit == unlimited ? unlimited : limit - std::min(limit, used));
-}
 
 /// Calls `f(first, last)` for parts of the range, on several threads if it is large. As many parts as threads could be started.
 template <class F>
@@ -106,7 +85,7 @@ void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
 
 /// Null if that cannot be done: the runtime's own allocation is next then.
 [[nodiscard]] void* make(std::size_t bytes) noexcept {
-  if (bytes > available_memory() / 2) return nullptr;
+  if (bytes > available_memory().value_or(0) / 2) return nullptr;
   void* const memory = map_pages(bytes);
   if (memory == nullptr) return nullptr;
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);

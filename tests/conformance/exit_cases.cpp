@@ -648,7 +648,7 @@ int no_hang_report() {
 }
 
 int settings_not_understood() {
-  setenv("RUNNEL_STAGING_CHUNK", "4MB", 1);
+  setenv("RUNNEL_STAGING_CHUNK", "4 MB", 1);
   setenv("RUNNEL_STAGING_MEMORY", "0", 1);
   setenv("RUNNEL_STAGING_WORKERS", "0", 1);
   setenv("RUNNEL_CHECK", "yes", 1);
@@ -657,7 +657,7 @@ int settings_not_understood() {
   const CapturedErrors errors;
   const StagingOptions options = Staging::options();
   expect(options.chunk == std::size_t{8} << 20 && options.memory == std::size_t{512} << 20 && options.workers > 0, "the defaults count");
-  for (const char* setting : {"STAGING_CHUNK=4MB", "STAGING_MEMORY=0", "STAGING_WORKERS=0"})
+  for (const char* setting : {"STAGING_CHUNK=4 MB", "STAGING_MEMORY=0", "STAGING_WORKERS=0"})
     expect(errors.count(("RUNNEL_" + std::string{setting} + " is not understood").c_str()) == 1, "the value is refused");
   for (const char* workers : {"65", "4K", "-1"}) {
     setenv("RUNNEL_STAGING_WORKERS", workers, 1);

@@ -24,7 +24,7 @@ if 'backend            host' in text:
         done = tool.run('info', environment={'RUNNEL_HOST_DEVICES': many})
         tool.expect(done.stdout.count(b'\ndevice ') == 1 and f'RUNNEL_HOST_DEVICES={many} is not understood'.encode() in done.stderr,
                     f'{many} devices: {done.stderr.decode().strip()}')
-    for bytes in ('0', '0G', '-1', 'x', '5MB', '20000000000G'):
+    for bytes in ('0', '0G', '-1', 'x', '5Mb', '20000000000G'):
         done = tool.run('info', environment={'RUNNEL_HOST_MEMORY': bytes})
         tool.expect(b'\ndevice 0' in done.stdout and f'RUNNEL_HOST_MEMORY={bytes} is not understood'.encode() in done.stderr,
                     f'{bytes} bytes of memory: {done.stderr.decode().strip()}')

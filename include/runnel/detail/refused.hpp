@@ -34,7 +34,9 @@ concept ConvertibleTo = std::is_convertible_v<From, To>;
 // no effect on constructors.
 #ifdef __clang__
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) __attribute__((unavailable(reason)))
-#define RUNNEL_REFUSED_MEMBER(reason, ...) (__VA_ARGS__) __attribute__((diagnose_if(true, reason, "error")))
+#define RUNNEL_REFUSED_MEMBER(reason, ...)                                                            \
+  (__VA_ARGS__) _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wgcc-compat\"") \
+      __attribute__((diagnose_if(true, reason, "error"))) _Pragma("clang diagnostic pop")
 #else
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__, ::runnel::detail::Because<reason> = {}) = delete
 #define RUNNEL_REFUSED_MEMBER(reason, ...) RUNNEL_REFUSED(reason, __VA_ARGS__)

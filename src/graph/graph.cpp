@@ -110,7 +110,7 @@ struct Finish {
   if (const HeldStream held{state.last})
     return !held.is_default() && capture_state(held.handle()) == CaptureState::none &&
            succeeded_or_forget(backend::stream_query(held.handle()));
-  return poll_remainder(state.last) == Remainder::State::complete;
+  return poll_end(*state.last.slot) == Progress::complete;
 }
 
 /// Destroys the graph once its launches are complete: at once if they are. If that can never be known, all but its host functions is kept

@@ -213,11 +213,13 @@ void free_after_wait(const FreeRequest& request) noexcept {
 
 /// The request as one that waits. @throws std::bad_alloc
 [[nodiscard]] WaitingFreeList waiting_free(const FreeRequest& request) {
-  std::vector<PendingUse> uses{{request.own}};
-  for (const StreamRef user : request.others) uses.push_back({use_of(user)});
-  for (const auto& entry : request.recorded) uses.push_back({use_of(entry.second)});
   WaitingFreeList made;
-  made.push_back({request.pointer, request.device, std::move(uses), request.bytes, request.resource});
+  made.push_back({request.pointer, request.device, {}, request.bytes, request.resource});
+  std::vector<StreamPoint>& uses = made.front().uses;
+  uses.reserve(1 + request.others.size() + request.recorded.size());
+  uses.push_back(StreamPoint::adopt(request.own));  // from here on nothing fails
+  for (const StreamRef user : request.others) uses.push_back(StreamPoint::adopt(use_of(user)));
+  for (const auto& entry : request.recorded) uses.push_back(StreamPoint::adopt(use_of(entry.second)));
   return made;
 }
 
@@ -309,8 +311,8 @@ void prepare_for_resource(int device) {
   static_cast<void>(default_stream_of(device));
 }
 
-/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on an
-/// idle stream can be given back once its event has passed, which takes the device some microseconds.
+/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on
+/// an idle stream can be given back once its event has passed, which takes the device some microseconds.
 [[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream, std::size_t bytes) {
   try {
     return take_from(resource, stream, bytes, operation);

@@ -32,7 +32,7 @@ Recorded& recorded() { return immortal<Recorded>(); }
 }  // namespace
 
 bool end_use_if_complete(StreamRef stream) noexcept {
-  if (stream.valid() || poll_remainder(use_of(stream)) != Remainder::State::complete) return false;
+  if (stream.valid() || poll_end(*use_of(stream).slot) != Progress::complete) return false;
   end_use(use_of(stream));
   return true;
 }

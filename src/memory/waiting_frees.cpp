@@ -64,8 +64,8 @@ bool run_if(Whose whose, std::unique_lock<sync::Mutex> lock, F progress) noexcep
     for (auto each = all.begin(); each != all.end();) {
       const auto found = each++;
       const Progress now = progress(*found);
-      if (now == Progress::waiting) continue;
-      if (now == Progress::lost) found->pointer = nullptr;
+      if (now == Progress::pending || now == Progress::stalled) continue;
+      if (now == Progress::unknown) found->pointer = nullptr;
       complete.splice(complete.end(), all, found);
       count_down(frees_waiting[static_cast<std::size_t>(whose)]);
     }
@@ -91,7 +91,7 @@ void run_complete(Whose whose) noexcept {
 void free_once_complete(WaitingFreeList entries) noexcept {
   const RelaxedCapture relaxed;
   for (WaitingFree& each : entries)
-    for (PendingUse& pending : each.uses) record(pending);
+    for (StreamPoint& point : each.uses) point.record();
   while (!entries.empty()) {
     const Whose whose = entries.front().resource ? Whose::resource : Whose::device;
     const std::lock_guard lock{waiting(whose).lock};
@@ -111,9 +111,8 @@ bool wait_for_a_free() noexcept {
   hold_until([&] {
     bool comes = false;
     is_freed = run_if(Whose::device, std::unique_lock{waiting(Whose::device).lock}, [&](WaitingFree& each) {
-      const bool will_come = will_be_known(each.uses);
       const Progress now = advance(each.uses);
-      comes = comes || (will_come && now == Progress::waiting);
+      comes = comes || now == Progress::pending;
       return now;
     });
     return is_freed || !comes;
@@ -133,7 +132,6 @@ void run_all_frees() noexcept {
   for (int i = 0; i < device_count(); ++i)
     if (!wait_for_device(i)) return move_all(waits.all, taken);
   for (WaitingFree& each : taken) {
-    remove_all(each.uses);
     count_down(frees_waiting[static_cast<std::size_t>(Whose::device)]);
     free_unused(each.pointer, each.device);
   }

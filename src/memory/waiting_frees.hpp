@@ -7,7 +7,7 @@
 /// called from there: only calls about buffers that have a resource, and trim(), go through that list.
 #pragma once
 
-#include "memory/pending_use.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/stream_ordered_resource.hpp>
@@ -23,13 +23,13 @@ namespace runnel::inline RUNNEL_ABI::detail {
 struct WaitingFree {
   void* pointer;
   int device;
-  std::vector<PendingUse> uses;
+  std::vector<StreamPoint> uses;
   std::size_t bytes = 0;      // of a resource's block
   SharedResource resource{};  // null: the device's own memory
 };
 using WaitingFreeList = std::list<WaitingFree>;
 
-/// Frees the memory of each entry once the work of its streams is complete; their counted uses end then. Leaks it if that will never be
+/// Frees the memory of each entry once the work of its streams is complete. Leaks it if that will never be
 /// known.
 void free_once_complete(WaitingFreeList entries) noexcept;
 

@@ -75,9 +75,9 @@ bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexc
     return_event(event, held.device(), {});
     return waits;
   }
-  const Remainder left = remainder_of(use);
-  return left.state == Remainder::State::complete ||
-         (left.state == Remainder::State::recorded && succeeded_or_note_capture(backend::stream_wait_event(stream, left.event)));
+  const StreamEnd end = end_of(*use.slot);
+  return end.progress == Progress::complete ||
+         (end.event != nullptr && succeeded_or_note_capture(backend::stream_wait_event(stream, end.event)));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

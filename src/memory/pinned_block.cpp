@@ -13,8 +13,7 @@ namespace {
 /// which calls of the runtime make long; but this is rare.
 void prune(PinnedBlock& block) noexcept {
   const RelaxedCapture relaxed;
-  std::erase_if(block.users, [](const StreamPoint& point) { return point.is_over(); });
-  sync::happens_before(&block.users);
+  forget_over(block.users);
   block.prune_at = std::max<std::size_t>(16, 2 * block.users.size());
 }
 

@@ -8,10 +8,44 @@
 
 #include <runnel/detail/backend.hpp>
 
+#include <mutex>
+#include <utility>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
+namespace {
+
+/// Ends an open point of the slot.
+void end_point(Slot& slot) noexcept {
+  native::event end{};
+  bool is_free = false;
+  int device = 0;
+  {
+    const std::lock_guard lock{slot.lock};
+    if (--slot.points > 0) return;
+    end = std::exchange(slot.end.event, {});
+    is_free = std::exchange(slot.waits_for_points, false);
+    device = slot.device;
+  }
+  if (end != nullptr) return_event(end, device, {});
+  if (is_free) free_waiting_slot(slot);
+}
+
+}  // namespace
+
 StreamPoint::StreamPoint(StreamUse stream) noexcept {
-  if (begin_use(stream)) stream_ = stream;
+  const std::lock_guard lock{stream.slot->lock};
+  if (stream.slot->id.load(std::memory_order_relaxed) != stream.id) return;
+  ++stream.slot->points;
+  stream_ = stream;
+}
+
+StreamPoint StreamPoint::again() const noexcept {
+  if (stream_.slot != nullptr) {
+    const std::lock_guard lock{stream_.slot->lock};
+    ++stream_.slot->points;
+  }
+  return adopt(stream_);
 }
 
 StreamPoint StreamPoint::adopt(StreamUse stream) noexcept {
@@ -25,7 +59,7 @@ void StreamPoint::drop() noexcept {
   if (event_ != nullptr)
     return_event(event_, device_, {});
   else
-    end_use(stream_);
+    end_point(*stream_.slot);
 }
 
 void StreamPoint::record() noexcept {
@@ -39,7 +73,18 @@ void StreamPoint::record() noexcept {
   event_ = stream.record(InCapture::never);
   if (event_ == nullptr) return;
   device_ = stream.device();
-  end_use(stream_);
+  end_point(*stream_.slot);
+}
+
+HeldStream::HeldStream(StreamPoint& ending) noexcept : slot_{nullptr} {
+  const StreamUse use = ending.stream();
+  const std::lock_guard lock{use.slot->lock};
+  if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
+  use.slot->held.fetch_add(1, std::memory_order_relaxed);
+  slot_ = use.slot;
+  if (!is_reachable()) return;
+  --slot_->points;
+  static_cast<void>(ending.release());
 }
 
 Progress StreamPoint::poll() noexcept {

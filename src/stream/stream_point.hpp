@@ -16,7 +16,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <list>
 #include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -38,6 +40,9 @@ class StreamPoint {
   ~StreamPoint() {
     if (stream_.slot != nullptr) drop();
   }
+
+  /// Another open point of the same stream. Requires: this one is open or empty.
+  [[nodiscard]] StreamPoint again() const noexcept;
 
   /// False for an empty point.
   [[nodiscard]] explicit operator bool() const noexcept { return stream_.slot != nullptr; }
@@ -80,6 +85,13 @@ template <class Points>
   sync::happens_before(&points);
   sync::happens_after(&points);  // other threads may have removed some of them
   return worst;
+}
+
+/// Removes the points of streams that have ended and whose work is complete, from what outlives many streams.
+template <class Points>
+void forget_over(Points& points) noexcept {
+  std::erase_if(points, [](const StreamPoint& point) { return point.is_over(); });
+  sync::happens_before(&points);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -121,34 +121,6 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
 
 }  // namespace
 
-bool begin_use(StreamUse use) noexcept {
-  const std::lock_guard lock{use.slot->lock};
-  if (use.slot->id.load(std::memory_order_relaxed) != use.id) return false;
-  ++use.slot->points;
-  return true;
-}
-
-void repeat_use(StreamUse use) noexcept {
-  const std::lock_guard lock{use.slot->lock};
-  ++use.slot->points;
-}
-
-void end_use(StreamUse use) noexcept {
-  Slot& slot = *use.slot;
-  native::event end{};
-  bool is_free = false;
-  int device = 0;
-  {
-    const std::lock_guard lock{slot.lock};
-    if (--slot.points > 0) return;
-    end = std::exchange(slot.end.event, {});
-    is_free = std::exchange(slot.waits_for_points, false);
-    device = slot.device;
-  }
-  return_if_any(end, device);
-  if (is_free) free_waiting_slot(slot);
-}
-
 bool has_points(Slot& slot) noexcept {
   const std::lock_guard lock{slot.lock};
   return slot.points > 0;
@@ -160,12 +132,11 @@ bool is_free_of_points(Slot& slot) noexcept {
   return !slot.waits_for_points;
 }
 
-HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
+HeldStream::HeldStream(StreamUse use) noexcept : slot_{nullptr} {
   const std::lock_guard lock{use.slot->lock};
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
   use.slot->held.fetch_add(1, std::memory_order_relaxed);
   slot_ = use.slot;
-  if (then == Use::ends && is_reachable()) --use.slot->points;
 }
 
 native::event HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }

@@ -5,6 +5,7 @@
 
 #include "stream/slots.hpp"
 
+#include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
 
 #include <cstdint>
@@ -13,16 +14,13 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 struct StreamUse {
-  Slot* slot;
-  std::uint64_t id;
+  Slot* slot = nullptr;
+  std::uint64_t id = 0;
   friend bool operator==(const StreamUse&, const StreamUse&) noexcept = default;
 };
 
-/// Counts a use; false if the stream has ended. Each counted use needs its end_use().
-[[nodiscard]] bool begin_use(StreamUse use) noexcept;
-void end_use(StreamUse use) noexcept;
-/// Counts another use; the stream may have ended. Requires: a use of it is counted already, and does not end meanwhile.
-void repeat_use(StreamUse use) noexcept;
+[[nodiscard]] inline StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
+
 /// Whether points hold the slot.
 [[nodiscard]] bool has_points(Slot& slot) noexcept;
 /// Whether no points hold the slot. If some do, the last one calls free_waiting_slot().
@@ -34,12 +32,14 @@ void repeat_use(StreamUse use) noexcept;
 /// streams of the same capture may wait for it.
 enum class InCapture { never, allowed };
 
+class StreamPoint;
+
 /// Keeps every thread from destroying a stream's handle, for the time of some runtime calls.
 class HeldStream {
  public:
-  enum class Use { stays, ends };
-  /// `ends`: if the stream has not ended and is reachable, this also does the work of end_use().
-  explicit HeldStream(StreamUse use, Use then = Use::stays) noexcept;
+  explicit HeldStream(StreamUse use) noexcept;
+  /// The stream of an open point. If it has not ended and is reachable, the point is empty afterwards.
+  explicit HeldStream(StreamPoint& ending) noexcept;
   HeldStream(const HeldStream&) = delete;
   HeldStream& operator=(const HeldStream&) = delete;
   ~HeldStream() {
@@ -79,7 +79,7 @@ inline void complete_requested_mark(Slot& slot) noexcept {
     complete_mark(slot);
 }
 
-///@{ What a stream that ended has left in its slot. Requires: a use of it is counted.
+///@{ What a stream that ended has left in its slot. Requires: a point holds the slot.
 [[nodiscard]] StreamEnd end_of(Slot& slot) noexcept;
 /// Queries the event, and notes the answer.
 [[nodiscard]] Progress poll_end(Slot& slot) noexcept;

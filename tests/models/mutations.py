@@ -91,9 +91,9 @@ MUTATIONS = [
     (STAGE, '!job_->may_start ? write(ring_.started(), job_->number) : backend::ok', '!job_->may_start ? backend::ok : backend::ok', 'staging',
      'to_device'),
     (WORKERS, 'job->direction() == Direction::to_host && job->stream_waits_for_end', 'job->stream_waits_for_end', 'staging', 'there_and_back'),
-    (USES, '  if (is_free) free_waiting_slot(slot);\n', '', 'points', 'last_point'),
+    (POINT, '  if (is_free) free_waiting_slot(slot);\n', '', 'points', 'last_point'),
     (USES, '  slot.waits_for_points = slot.points > 0;\n', '  slot.waits_for_points = false;\n', 'points', 'stream_ends'),
-    (USES, '  return_if_any(end, device);\n  if (is_free)', '  if (is_free)', 'points', 'last_point'),
+    (POINT, '  if (end != nullptr) return_event(end, device, {});\n', '', 'points', 'last_point'),
     (USES, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{slot.lock};', '  const std::lock_guard lock{slot.lock};', 'points',
      'end_is_complete'),
     (USES, 'if (end.progress != Progress::pending || end.event == nullptr) return end.progress;',
@@ -107,8 +107,8 @@ MUTATIONS = [
     (POINT, 'event_ != nullptr) return poll_event(event_);', 'event_ != nullptr) return Progress::complete;', 'points', 'poll'),
     (POINT, '  if (has_ended(stream_)) return poll_end(*stream_.slot);\n', '  if (has_ended(stream_)) return Progress::complete;\n', 'points',
      'stream_ends'),
-    (POINT, '    end_use(stream_);\n}\n\nvoid StreamPoint::record', '    return;\n}\n\nvoid StreamPoint::record', 'points', 'last_point'),
-    (POINT, '  device_ = stream.device();\n  end_use(stream_);\n', '  device_ = stream.device();\n', 'points', 'last_point'),
+    (POINT, '    end_point(*stream_.slot);\n', '    return;\n', 'points', 'last_point'),
+    (POINT, '  device_ = stream.device();\n  end_point(*stream_.slot);\n', '  device_ = stream.device();\n', 'points', 'last_point'),
     (SHELVES, 'progress == Progress::pending || progress == Progress::stalled', 'progress == Progress::stalled', 'pinned', 'hand_out_again'),
 ]
 

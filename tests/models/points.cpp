@@ -31,6 +31,13 @@ struct World {
 void write_in(World& w) {
   submit(w.a.handle, [number = w.number] { *number = 1; });
 }
+/// A world whose first stream has that to do.
+[[nodiscard]] World& busy_world() {
+  const model::Calm calm;
+  auto& w = lasting<World>();
+  write_in(w);
+  return w;
+}
 /// Polls some times, and writes the number once the point is complete.
 [[nodiscard]] Progress poll_and_write(World& w, StreamPoint& point, int most = 3) {
   Progress progress = Progress::pending;
@@ -58,22 +65,14 @@ void expect_slot(World& w) {
 }
 
 void poll() {
-  auto& w = lasting<World>();
-  {
-    const model::Calm calm;
-    write_in(w);
-  }
+  World& w = busy_world();
   together([&] { static_cast<void>(poll_and_write(w, w.first)); }, [&] { submit(w.a.handle, [] {}); });
 }
 
 /// The stream ends while its point is polled, and another one may take the slot.
 void stream_ends() {
-  auto& w = lasting<World>();
+  World& w = busy_world();
   w.second = {};
-  {
-    const model::Calm calm;
-    write_in(w);
-  }
   together(
       [&] {
         if (poll_and_write(w, w.first) != Progress::complete) return;
@@ -84,11 +83,7 @@ void stream_ends() {
 
 /// Two points of a stream go while it ends.
 void last_point() {
-  auto& w = lasting<World>();
-  {
-    const model::Calm calm;
-    write_in(w);
-  }
+  World& w = busy_world();
   together([&] { w.first.record(), w.first = {}; }, [&] { static_cast<void>(w.second.poll()), w.second = {}; }, [&] { retire_slot(&w.a); });
   expect_slot(w);
 }
@@ -108,12 +103,8 @@ void end_is_complete() {
 
 /// Another stream waits for the point, while the point's stream ends.
 void make_wait() {
-  auto& w = lasting<World>();
+  World& w = busy_world();
   w.second = {};
-  {
-    const model::Calm calm;
-    write_in(w);
-  }
   together(
       [&] {
         // While the stream is ending it has no event yet: then nothing can wait for it.

@@ -34,17 +34,13 @@ void free_pinned(void* pointer) noexcept;
 /// From the resource, if there is one, else from the device's own memory.
 [[nodiscard]] void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource = nullptr);
 
-/// What few blocks of device memory have.
-struct BlockExtras {
-  std::vector<StreamRef> others;  // streams that use the block besides its owner
-  SharedResource resource;        // null: the device's own memory
-};
+struct BlockExtras;  // what few blocks of device memory have: a resource, and streams that use the block besides its owner
 /// Owns the extras of a block, or none. It is as large as a pointer, so that a buffer without them is moved fast.
 class OwnedExtras {
  public:
   OwnedExtras() noexcept = default;
   /// @throws std::bad_alloc if there is a resource
-  explicit OwnedExtras(const SharedResource& resource) : extras_{resource ? new BlockExtras{{}, resource} : nullptr} {}
+  explicit OwnedExtras(const SharedResource& resource) : extras_{resource ? make(resource) : nullptr} {}
   OwnedExtras(OwnedExtras&& other) noexcept : extras_{std::exchange(other.extras_, nullptr)} {}
   OwnedExtras& operator=(OwnedExtras other) noexcept {
     std::swap(extras_, other.extras_);
@@ -55,24 +51,26 @@ class OwnedExtras {
   }
 
   [[nodiscard]] BlockExtras* get() const noexcept { return extras_; }
-  [[nodiscard]] SharedResource resource() const noexcept { return extras_ != nullptr ? extras_->resource : SharedResource{}; }
+  [[nodiscard]] SharedResource resource() const noexcept { return extras_ != nullptr ? resource_of(*extras_) : SharedResource{}; }
   /// Makes extras if there are none. @throws std::bad_alloc
   [[nodiscard]] BlockExtras& made() {
-    if (extras_ == nullptr) extras_ = new BlockExtras{};
+    if (extras_ == nullptr) extras_ = make({});
     return *extras_;
   }
 
  private:
+  [[nodiscard]] static BlockExtras* make(const SharedResource& resource);
+  [[nodiscard]] static SharedResource resource_of(const BlockExtras& extras) noexcept;
   void drop() const noexcept;
   BlockExtras* extras_ = nullptr;
 };
 
 /// Adds the stream to the block's other streams.
 void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream);
-/// Takes the other streams from the extras.
+/// Takes what is in the extras.
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, BlockExtras* extras) noexcept;
-/// Ends the use by all streams, without a free.
-void release_device(StreamRef owner, const BlockExtras* extras);
+/// Ends the use by the owner, without a free.
+void release_device(StreamRef owner);
 /// Makes `stream` the owner. The former owner becomes one of the other streams.
 void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef stream);
 
@@ -276,7 +274,7 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   /// the alignment 256. An empty span if there are no elements.
   [[nodiscard]] DeviceSpan<T> release() {
     const DeviceSpan<T> released = span();
-    if (!released.empty()) detail::release_device(this->stream_, this->extras_.get());
+    if (!released.empty()) detail::release_device(this->stream_);
     this->forget();
     return released;
   }

@@ -15,7 +15,7 @@
 #include "stream/observed.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/uses.hpp"
+#include "stream/stream_point.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -24,6 +24,7 @@
 #include <new>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -36,7 +37,7 @@ struct GraphState {
   std::shared_ptr<GraphFunctions> functions{};
   sync::Mutex launching{};             // the runtimes allow one launch of a graph at a time
   sync::Mutex asking{};                // and one call that uses `graph`, also if it only asks
-  StreamUse last{};                    // the stream of the last launch; without a slot before the first
+  StreamPoint last{};                  // open, of the stream of the last launch; empty before the first
   bool is_unordered = false;           // the runtime does not order the next launch after the last one, if their streams differ
   std::shared_ptr<PooledEvent> end{};  // marks the end of the last launch; null: nothing does
 };
@@ -72,9 +73,9 @@ struct Finish {
 };
 
 /// Makes the stream wait for the last launch. False if that cannot be done.
-[[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state) noexcept {
+[[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state, const StreamPoint& last) noexcept {
   if (state.end != nullptr) return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end->get()));
-  return make_wait(stream, state.last, InCapture::never);
+  return last.make_wait(stream, InCapture::never);
 }
 
 /// Whether the end of the graph may be enqueued on the stream of its last launch itself. Then whoever waits for that stream finds the
@@ -84,12 +85,12 @@ struct Finish {
 }
 
 /// False if that failed.
-[[nodiscard]] bool enqueue_finish(GraphState* state) noexcept {
+[[nodiscard]] bool enqueue_finish(GraphState* state, const StreamPoint& point) noexcept {
   const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const HeldStream last{state->last};
+  const HeldStream last{point.stream()};
   const bool on_last = can_finish_on(last, *state);
   const native::stream stream = on_last ? last.handle() : take_own_stream(state->device);
-  if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state))) return false;
+  if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state, point))) return false;
   HostFunctionOf<Finish>* finish = nullptr;
   try {
     finish = new HostFunctionOf<Finish>{Finish{}};
@@ -104,22 +105,21 @@ struct Finish {
 }
 
 /// Whether the graph's launches are known to be complete. A default stream is not asked: that could break a capture.
-[[nodiscard]] bool is_complete(const GraphState& state) noexcept {
-  if (state.last.slot == nullptr) return true;
+[[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
+  if (!last) return true;
   const RelaxedCapture relaxed;
-  if (const HeldStream held{state.last})
+  if (const HeldStream held{last.stream()})
     return !held.is_default() && capture_state(held.handle()) == CaptureState::none &&
            succeeded_or_forget(backend::stream_query(held.handle()));
-  return poll_remainder(state.last) == Remainder::State::complete;
+  return last.is_over();
 }
 
 /// Destroys the graph once its launches are complete: at once if they are. If that can never be known, all but its host functions is kept
 /// for good.
 void destroy_after_launches(GraphState* state) noexcept {
-  const StreamUse last = state->last;
-  const bool is_done = is_complete(*state);
-  const bool is_enqueued = !is_done && enqueue_finish(state);  // then the graph may be gone already
-  if (last.slot != nullptr) end_use(last);
+  const StreamPoint last = std::move(state->last);
+  const bool is_done = is_complete(last);
+  const bool is_enqueued = !is_done && enqueue_finish(state, last);  // then the graph may be gone already
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
   if (wait_for_device(state->device))
@@ -146,18 +146,17 @@ void instantiate(GraphState& state, const char* operation) {
 
 /// Counts a use by the stream, in place of the stream that launched the graph before: that launch comes before this one.
 void note_use(GraphState& state, StreamUse stream) {
-  if (state.last == stream) [[likely]]
+  if (state.last.stream() == stream) [[likely]]
     return;
-  if (state.last.slot != nullptr) end_use(state.last);
-  state.last = begin_use(stream) ? stream : StreamUse{};
+  state.last = StreamPoint{stream};
 }
 
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does not see to it.
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
-  if (!state.is_unordered || state.last.slot == nullptr || state.last == stream) [[likely]]
+  if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
-  if (make_wait_for_last(call.handle(), state) || wait_for_device(state.device)) return;
+  if (make_wait_for_last(call.handle(), state, state.last) || wait_for_device(state.device)) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
@@ -345,7 +344,7 @@ bool Graph::take(Graph fresh) {
   } else {
     throw_status(s, operation);
   }
-  if (old.last.slot != nullptr) repeat_use(now.last = old.last);
+  now.last = old.last.again();
   now.is_unordered = s != backend::ok || old.is_unordered;
   now.end = old.end;
   std::swap(state_, fresh.state_);

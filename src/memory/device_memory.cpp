@@ -13,10 +13,11 @@
 #include "device/device_table.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
+#include "memory/block_free.hpp"
+#include "memory/deferred_frees.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
-#include "memory/waiting_frees.hpp"
 #include "stream/capture.hpp"
 #include "stream/checked.hpp"
 #include "stream/observed.hpp"
@@ -83,192 +84,6 @@ void count_out(int device, std::size_t bytes) noexcept {
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// A block to free, and the streams that use it: `own` is the one that it was allocated on.
-struct FreeRequest {
-  void* pointer;
-  int device;
-  StreamUse own;
-  std::vector<StreamRef>& others;
-  RecordedUses& recorded;
-  std::size_t bytes;
-  const SharedResource& resource;  // null: the device's own memory
-
-  [[nodiscard]] StreamRef owner() const noexcept { return Access::ref(own.slot, own.id); }
-  [[nodiscard]] bool has_others() const noexcept { return !others.empty() || !recorded.empty(); }
-  /// Whether the predicate holds for one of the other users.
-  template <class Predicate>
-  [[nodiscard]] bool any_other(Predicate holds) const noexcept {
-    return std::any_of(others.begin(), others.end(), holds) ||
-           std::any_of(recorded.begin(), recorded.end(), [&](const auto& entry) { return holds(entry.second); });
-  }
-};
-
-[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept { return capture_state(stream.handle()) == CaptureState::active; }
-
-/// A stream to enqueue a free on. The view is for a resource only.
-struct FreeingStream {
-  native::stream handle;
-  StreamRef view;
-};
-
-[[nodiscard]] bool takes_part(StreamRef stream, std::uint64_t capture) noexcept {
-  const HeldStream held{use_of(stream)};
-  return held && held.is_reachable() && capture_number_of(held.handle()) == capture;
-}
-
-/// Enqueues the free on that stream.
-void enqueue_free(const FreeingStream& stream, const FreeRequest& request) noexcept {
-  if (request.resource) [[unlikely]]
-    return give_back_to(*request.resource, stream.view, request.pointer, request.bytes);
-  const RelaxedCapture relaxed{if_captures_met()};
-  succeeded_or_note_capture(backend::free_async(request.pointer, stream.handle));
-}
-
-/// The same, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a capture only its own
-/// streams are waited for: a wait for another one would break it, and has no meaning in a graph.
-[[nodiscard]] bool free_on(const FreeingStream& stream, const FreeRequest& request, InCapture in_capture) noexcept {
-  const std::uint64_t capture = in_capture == InCapture::allowed ? capture_number_of(stream.handle) : 0;
-  const auto cannot_wait = [&](StreamRef user) {
-    return (capture == 0 || takes_part(user, capture)) && !make_wait(stream.handle, use_of(user), in_capture);
-  };
-  if (request.any_other(cannot_wait)) return false;
-  enqueue_free(stream, request);
-  return true;
-}
-
-/// Enqueues the free on a stream of the library's own, behind the work of all users.
-[[nodiscard]] bool free_on_own_stream(const FreeRequest& request) noexcept try {
-  FreeingStream own{take_own_stream(request.device), request.owner()};
-  if (own.handle == nullptr) return false;
-  if (request.resource) own.view = view_own_stream(own.handle, request.device);
-  return make_wait(own.handle, request.own, InCapture::never) && free_on(own, request, InCapture::never);
-} catch (const std::bad_alloc&) {
-  return false;
-}
-
-/// Enqueues the free behind the work of all streams that use the memory, and ends the use of the stream which it was allocated on. If there
-/// are other users, the library's own stream waits for them, so that that stream goes on at once. False, and no use has ended, if a stream
-/// cannot be waited for.
-[[nodiscard]] bool free_in_stream_order(const FreeRequest& request) noexcept {
-  if (const HeldStream held{request.own, !request.has_others() ? HeldStream::Use::ends : HeldStream::Use::stays}) {
-    std::optional<ScopedDevice> on;
-    if (held.is_default()) on.emplace(request.device, ScopedDevice::no_throw);
-    if (!held.is_reachable()) return false;
-    const FreeingStream own{held.handle(), request.owner()};
-    if (!request.has_others()) {
-      enqueue_free(own, request);
-      return true;
-    }
-    // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
-    if (is_captured(held) ? !free_on(own, request, InCapture::allowed) : !free_on_own_stream(request)) return false;
-  } else if (!free_on_own_stream(request)) {
-    return false;
-  }
-  end_use(request.own);
-  return true;
-}
-
-/// Whether the free would break the capture of a blocking stream: it would go to a default stream. The runtimes refuse to answer then.
-[[nodiscard]] bool is_beside_capture(const FreeRequest& request) noexcept {
-  if (!are_captures_open()) [[likely]]
-    return false;
-  const HeldStream held{request.own};
-  if (!held || !held.is_default() || !held.is_reachable()) return false;
-  const ScopedDevice on{request.device, ScopedDevice::no_throw};
-  return capture_state(held.handle()) == CaptureState::unknown;
-}
-
-[[nodiscard]] bool has_captured_user(const FreeRequest& request) noexcept {
-  return request.any_other([](StreamRef user) {
-    const HeldStream held{use_of(user)};
-    return held && held.is_reachable() && is_captured(held);
-  });
-}
-
-/// Waits for that device, or for all. False if work may still run.
-[[nodiscard]] bool wait_for_devices(int device, bool all) noexcept {
-  bool is_complete = true;
-  for (int i = 0; i < device_count(); ++i)
-    if (i == device || all) is_complete = wait_for_device(i) && is_complete;
-  return is_complete;
-}
-
-/// Waits for the devices of all users, and frees the memory then, on the library's thread; leaks it if work may still run. The plain free
-/// would wait for its own device if the memory came from a plain allocation, and for nothing if the memory came from a pool. A resource is
-/// the program's, and is called here.
-void free_after_wait(const FreeRequest& request) noexcept {
-  if (!request.resource) {
-    const auto free_behind = [](const Postponed& item) noexcept {
-      if (!wait_for_devices(item.device, item.id != 0)) return;
-      const ScopedDevice on{item.device, ScopedDevice::no_throw};
-      succeeded_or_note_capture(backend::free_device(item.handle));
-    };
-    return release_on_thread(Postponed{free_behind, request.pointer, request.device, request.has_others() ? 1U : 0U});
-  }
-  if (release_mode_of_wait() != Release::now) return;
-  const WatchedWait watched{"free device memory", -1 - request.device};
-  if (wait_for_devices(request.device, request.has_others()))
-    give_back_to(*request.resource, default_stream_of(request.device), request.pointer, request.bytes);
-}
-
-/// The request as one that waits. @throws std::bad_alloc
-[[nodiscard]] WaitingFreeList waiting_free(const FreeRequest& request) {
-  std::vector<PendingUse> uses{{request.own}};
-  for (const StreamRef user : request.others) uses.push_back({use_of(user)});
-  for (const auto& entry : request.recorded) uses.push_back({use_of(entry.second)});
-  WaitingFreeList made;
-  made.push_back({request.pointer, request.device, std::move(uses), request.bytes, request.resource});
-  return made;
-}
-
-/// Frees the memory at a later call. False, and no use has ended, if there is no memory to note it.
-[[nodiscard]] bool free_later(const FreeRequest& request) noexcept try {
-  free_once_complete(waiting_free(request));
-  run_complete_frees();
-  return true;
-} catch (const std::bad_alloc&) {
-  return false;
-}
-
-[[nodiscard]] bool has_unreachable_user(const FreeRequest& request) noexcept {
-  const auto is_unreachable = [](StreamUse use) {
-    const HeldStream held{use};
-    return held && !held.is_reachable();
-  };
-  return is_unreachable(request.own) || request.any_other([&](StreamRef user) { return is_unreachable(use_of(user)); });
-}
-
-void end_uses(const FreeRequest& request) noexcept {
-  for (const StreamRef user : request.others) end_use(use_of(user));
-  for (const auto& entry : request.recorded) end_use(use_of(entry.second));
-}
-
-void free_now(const FreeRequest& request) noexcept {
-  const bool is_in_order = (request.resource || has_memory_pools(request.device)) && !is_beside_capture(request);
-  if (is_in_order && free_in_stream_order(request)) return end_uses(request);
-  // Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
-  if (!has_captured_user(request)) {
-    if ((if_captures_met() || has_unreachable_user(request)) && free_later(request)) return;
-    free_after_wait(request);
-  }
-  end_use(request.own);
-  end_uses(request);
-}
-
-/// Removes streams that ended and whose work is complete, so that a buffer which outlives many streams does not keep an event for each.
-void forget_complete(std::vector<StreamRef>& others) {
-  const RelaxedCapture relaxed;
-  std::erase_if(others, end_use_if_complete);
-}
-
-/// A free that has to wait until the runtime may be called.
-struct DeferredFree {
-  StreamUse own;
-  std::vector<StreamRef> others;
-  RecordedUses recorded;
-  void* pointer;
-};
-
 /// Allocates in the stream's order, if the device can do that.
 [[nodiscard]] void* allocate_on(native::stream stream, int device, std::size_t bytes) {
   void* block = nullptr;
@@ -305,7 +120,7 @@ struct DeferredFree {
 
 /// Before a program's resource is called. From now on there is a default stream, so that nothing has to be allocated to free its block.
 void prepare_for_resource(int device) {
-  if (are_frees_waiting(Whose::resource)) run_complete_resource_frees();
+  if (are_frees_waiting(FreeKind::resource)) run_complete_resource_frees();
   static_cast<void>(default_stream_of(device));
 }
 
@@ -315,11 +130,11 @@ void prepare_for_resource(int device) {
   try {
     return take_from(resource, stream, bytes, operation);
   } catch (const std::bad_alloc&) {
-    if (!are_frees_waiting(Whose::resource) || is_in_resource()) throw;
+    if (!are_frees_waiting(FreeKind::resource) || is_in_resource()) throw;
   }
   const auto gives_all_back = [] {
     run_complete_resource_frees();
-    return !are_frees_waiting(Whose::resource);
+    return !are_frees_waiting(FreeKind::resource);
   };
   try_for(short_patience, gives_all_back);
   return take_from(resource, stream, bytes, operation);
@@ -344,47 +159,26 @@ void tell_allocation(const Slot& slot, const void* block, std::size_t bytes) {
     checker::allocates(block, bytes);
 }
 
-void tell_free(StreamRef owner, const FreeRequest& request, std::size_t bytes) noexcept try {
-  const auto info = [](StreamRef stream) { return info_of(*use_of(stream).slot, stream.id()); };
+void tell_free(StreamUse owner, const BlockFree& block) noexcept try {
+  const auto info = [](StreamUse stream) { return info_of(*stream.slot, stream.id); };
   std::vector<checker::StreamInfo> awaited;
-  for (const StreamRef other : request.others) awaited.push_back(info(other));
-  for (const auto& entry : request.recorded) awaited.push_back(info(entry.second));
-  checker::frees_in_order(info(owner), awaited, request.pointer, bytes);
-  if (request.resource) checker::allocates(request.pointer, bytes);  // its owner may use it for something else
+  for (const StreamPoint& other : block.others) awaited.push_back(info(other.stream()));
+  checker::frees_in_order(info(owner), awaited, block.pointer, block.bytes);
+  if (block.resource) checker::allocates(block.pointer, block.bytes);  // its owner may use it for something else
 } catch (const std::bad_alloc&) {
-  checker::allocates(request.pointer, bytes);  // forgets the block
+  checker::allocates(block.pointer, block.bytes);  // forgets the block
 }
 
-void observe_free(StreamRef owner, const FreeRequest& request, std::size_t bytes) noexcept {
-  if (is_checking()) tell_free(owner, request, bytes);
+void observe_free(const BlockFree& block) noexcept {
+  const StreamUse owner = block.own.stream();
+  if (is_checking()) tell_free(owner, block);
   if (!is_told()) return;
-  HookEvent event = about_unasked(*use_of(owner).slot, owner.id(), HookKind::deallocation, "free device memory");
-  if (!owner.is_valid()) event.stream_name = "";  // another stream may have the slot now
-  event.to = request.pointer;
-  event.bytes = bytes;
+  HookEvent event = about_unasked(*owner.slot, owner.id, HookKind::deallocation, "free device memory");
+  if (has_ended(owner)) event.stream_name = "";
+  event.to = block.pointer;
+  event.bytes = block.bytes;
   event.to_kind = MemoryKind::device;
   tell_once(event);
-}
-
-void run_deferred_free(const Postponed& item) noexcept {
-  const std::unique_ptr<DeferredFree> later{static_cast<DeferredFree*>(item.handle)};
-  free_now({later->pointer, item.device, later->own, later->others, later->recorded, 0, {}});
-}
-
-/// A resource is not called here: the thread may be in a call of the resource that holds a lock.
-void run_deferred_resource_free(const Postponed& item) noexcept {
-  const std::unique_ptr<WaitingFreeList> later{static_cast<WaitingFreeList*>(item.handle)};
-  free_once_complete(std::move(*later));
-}
-
-/// A free within a host function. Leaks the block if there is no memory to postpone its free.
-void free_after_function(const FreeRequest& request) noexcept try {
-  if (request.resource)
-    postpone({run_deferred_resource_free, new WaitingFreeList{waiting_free(request)}, request.device});
-  else
-    postpone({run_deferred_free, new DeferredFree{request.own, std::move(request.others), std::move(request.recorded), request.pointer},
-              request.device});
-} catch (const std::bad_alloc&) {
 }
 
 }  // namespace
@@ -402,36 +196,50 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
     run_complete_frees();
   const int device = slot.device;
   if (resource != nullptr) prepare_for_resource(device);
-  if (!begin_use({&slot, stream.id()})) throw_dead_stream(stream.id());
+  StreamPoint owner{{&slot, stream.id()}};
+  if (!owner) throw_dead_stream(stream.id());
   ToldOperation told;
   if (is_told()) [[unlikely]]
     told.begin(about_allocation(slot, bytes));
-  try {
-    void* const block =
-        resource == nullptr ? allocate_reserved(slot.handle, device, bytes) : take_when_there_is_room(*resource, stream, bytes);
-    if (told.is_begun()) told.event().to = block;
-    tell_allocation(slot, block, bytes);
-    return block;
-  } catch (...) {
-    end_use({&slot, stream.id()});
-    throw;
-  }
+  void* const block =
+      resource == nullptr ? allocate_reserved(slot.handle, device, bytes) : take_when_there_is_room(*resource, stream, bytes);
+  if (told.is_begun()) told.event().to = block;
+  tell_allocation(slot, block, bytes);
+  static_cast<void>(owner.release());  // until free_device()
+  return block;
 }
 
+BlockExtras* OwnedExtras::make(const SharedResource& resource) { return new BlockExtras{{}, resource}; }
+SharedResource OwnedExtras::resource_of(const BlockExtras& extras) noexcept { return extras.resource; }
 void OwnedExtras::drop() const noexcept { delete extras_; }
+
+namespace {
+
+[[nodiscard]] auto find_user(std::list<StreamPoint>& users, StreamRef stream) noexcept {
+  return std::ranges::find_if(users, [&](const StreamPoint& user) { return user.stream() == use_of(stream); });
+}
+
+/// An open point in a list of its own. @throws errc::invalid_handle if the stream has ended
+[[nodiscard]] std::list<StreamPoint> user(StreamRef stream) {
+  std::list<StreamPoint> made;
+  if (!made.emplace_back(use_of(stream))) throw_dead_stream(stream.id());
+  return made;
+}
+
+}  // namespace
 
 void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream) {
   constexpr const char* recording = "record a use of device memory";
   enter(recording);
   static_cast<void>(live_slot(stream));
   if (stream == owner) return;
-  std::vector<StreamRef>& others = extras.made().others;
-  if (std::find(others.begin(), others.end(), stream) != others.end()) return;
-  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_complete(others);
-  others.push_back(stream);
-  if (begin_use(use_of(stream))) return;
-  others.pop_back();
-  throw_dead_stream(stream.id());
+  std::list<StreamPoint>& others = extras.made().others;
+  if (find_user(others, stream) != others.end()) return;
+  if (others.size() >= 16 && std::has_single_bit(others.size())) {
+    const RelaxedCapture relaxed;
+    forget_over(others);
+  }
+  others.splice(others.end(), user(stream));
 }
 
 void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef stream) {
@@ -441,45 +249,42 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
   require_own_thread(slot, changing);
   if (slot.device != device) throw_error(errc::invalid_argument, changing, "the stream belongs to another device than the memory");
   if (stream == owner) return;
-  std::vector<StreamRef>& others = extras.made().others;
-  if (const auto named = std::find(others.begin(), others.end(), stream); named != others.end()) {
-    std::swap(*named, owner);
-    return;
+  std::list<StreamPoint>& others = extras.made().others;
+  auto named = find_user(others, stream);
+  if (named == others.end()) {
+    others.splice(others.begin(), user(stream));
+    named = others.begin();
   }
-  others.push_back(owner);  // its counted use goes on
-  if (!begin_use(use_of(stream))) {
-    others.pop_back();
-    throw_dead_stream(stream.id());
-  }
+  static_cast<void>(named->release());
+  *named = StreamPoint::adopt(use_of(owner));
   owner = stream;
 }
 
-void release_device(StreamRef owner, const BlockExtras* extras) {
+void release_device(StreamRef owner) {
   refuse_in_child("release device memory");
-  end_use(use_of(owner));
-  if (extras == nullptr) return;
-  for (const StreamRef other : extras->others) end_use(use_of(other));
+  static_cast<void>(StreamPoint::adopt(use_of(owner)));
 }
 
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, BlockExtras* extras) noexcept {
-  BlockExtras none;
-  std::vector<StreamRef>& others = extras != nullptr ? extras->others : none.others;
-  const SharedResource& resource = extras != nullptr ? extras->resource : none.resource;
-  if (!resource) [[likely]]
+  const bool has_resource = extras != nullptr && extras->resource;
+  if (!has_resource) [[likely]]
     count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  RecordedUses recorded = take_recorded_uses(pointer, bytes);
-  std::erase_if(recorded, [&](const auto& entry) { return entry.second == stream && (end_use(use_of(stream)), true); });
-  const FreeRequest request{pointer, device, use_of(stream), others, recorded, bytes, resource};
+  BlockFree block{.pointer = pointer, .device = device, .bytes = bytes, .own = StreamPoint::adopt(use_of(stream))};
+  if (extras != nullptr) {
+    block.resource = std::move(extras->resource);
+    block.others.splice(block.others.end(), extras->others);
+  }
+  block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, use_of(stream)));
   if (is_observed()) [[unlikely]]
-    observe_free(stream, request, bytes);
-  if (mode == Release::later) return free_after_function(request);
+    observe_free(block);
+  if (mode == Release::later) return free_block_later(block);
   // This allocates nothing, so that memory can also be freed when there is none left.
   if (are_frees_waiting()) [[unlikely]]
     run_complete_frees();
-  free_now(request);
-  if (resource && are_frees_waiting(Whose::resource)) [[unlikely]]
+  free_block(block);
+  if (has_resource && are_frees_waiting(FreeKind::resource)) [[unlikely]]
     run_complete_resource_frees();
 }
 
@@ -506,7 +311,7 @@ void require_resource(StreamRef stream, Device device, std::size_t alignment, co
 void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
   detail::require_resource(stream, device_, alignment, detail::operation);
   void* const block = detail::allocate_device(stream, bytes);
-  if (block != nullptr) detail::end_use(detail::use_of(stream));  // deallocate() names its stream again
+  if (block != nullptr) static_cast<void>(detail::StreamPoint::adopt(detail::use_of(stream)));  // deallocate() names its stream again
   return block;
 }
 
@@ -515,7 +320,9 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   const detail::Release mode = detail::release_mode();
   if (mode == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);
   if (pointer == nullptr || mode == detail::Release::never) return;
-  if (!detail::begin_use(detail::use_of(stream))) detail::throw_dead_stream(stream.id());
+  detail::StreamPoint user{detail::use_of(stream)};
+  if (!user) detail::throw_dead_stream(stream.id());
+  static_cast<void>(user.release());
   detail::free_device(pointer, bytes, stream, device_.ordinal(), nullptr);
 }
 
@@ -560,7 +367,7 @@ void DeviceResource::set_release_threshold(std::size_t bytes) const {
 void DeviceResource::trim() const {
   const detail::DeviceCall call{device_.ordinal(), "give unused device memory back"};
   if (detail::are_frees_waiting()) detail::run_complete_frees();
-  if (detail::are_frees_waiting(detail::Whose::resource)) detail::run_complete_resource_frees();
+  if (detail::are_frees_waiting(detail::FreeKind::resource)) detail::run_complete_resource_frees();
   const detail::RelaxedCapture relaxed;
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }

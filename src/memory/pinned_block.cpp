@@ -9,35 +9,29 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Removes the uses of streams that ended, from a block that stays in use while streams come and go. Requires: the pool's lock is held,
+/// Removes the points of streams that ended, from a block that stays in use while streams come and go. Requires: the pool's lock is held,
 /// which calls of the runtime make long; but this is rare.
 void prune(PinnedBlock& block) noexcept {
   const RelaxedCapture relaxed;
-  remove_ended(block.uses);
-  block.prune_at = std::max<std::size_t>(16, 2 * block.uses.size());
+  forget_over(block.users);
+  block.prune_at = std::max<std::size_t>(16, 2 * block.users.size());
 }
 
 }  // namespace
 
 void PinnedBlock::add_use(StreamUse use) {
-  const auto same = [&](const PendingUse& pending) { return pending.use == use; };
-  if (!uses.empty() && same(uses.back())) [[likely]]
+  const auto same = [&](const StreamPoint& point) { return point.stream() == use; };
+  if (!users.empty() && same(users.back())) [[likely]]
     return;
-  const auto found = std::find_if(uses.begin(), uses.end(), same);
-  if (found != uses.end()) return std::swap(*found, uses.back());
-  if (uses.size() >= prune_at) prune(*this);
-  uses.push_back({use});
-  if (!begin_use(use)) uses.pop_back();  // the stream was destroyed meanwhile; the caller's operation will fail
+  const auto found = std::find_if(users.begin(), users.end(), same);
+  if (found != users.end()) return std::swap(*found, users.back());
+  if (users.size() >= prune_at) prune(*this);
+  users.emplace_back(use);
+  if (!users.back()) users.pop_back();  // the stream was destroyed meanwhile; the caller's operation will fail
 }
 
 void PinnedBlock::record_uses() noexcept {
-  for (PendingUse& pending : uses) record(pending);
-}
-
-Progress PinnedBlock::advance() noexcept {
-  const Progress progress = detail::advance(uses);
-  if (progress == Progress::lost) state = State::lost;
-  return state == State::lost ? Progress::lost : progress;
+  for (StreamPoint& point : users) point.record();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,8 +2,8 @@
 /// A block of pinned memory, and the streams whose work on it must be complete before it is handed out again.
 #pragma once
 
-#include "memory/pending_use.hpp"
 #include "memory/releaser.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/config.hpp>
 
@@ -19,23 +19,20 @@ struct PinnedBlock {
     in_use,
     idle,     // in its shelf's `idle`: no stream works on it
     pending,  // in its shelf's `pending`: given back, but streams may still work on it
-    between,  // in no list: a thread is moving it
-    lost,     // it will never be known when the streams' work is complete, so that it is never handed out again
+    between,  // in no list: a thread is moving it; or for good, if it will never be known when the streams' work is complete
   };
 
   /// Requires: the pool's lock is held. @throws std::bad_alloc
   void add_use(StreamUse use);
-  /// Records an event for each use that has none yet. The block waits until every event could be recorded; advance() tries again.
+  /// Records the points that are open. The block waits until all could be recorded; advance() tries again.
   void record_uses() noexcept;
-  /// Asks the runtime how far the streams are. Requires: the block is in no list.
-  [[nodiscard]] Progress advance() noexcept;
 
   std::uintptr_t begin;
   std::size_t bytes;
   PinnedShelf* shelf;
   State state = State::in_use;
-  std::vector<PendingUse> uses{};
-  std::size_t prune_at = 16;  // with so many uses, those of streams that ended are removed
+  std::vector<StreamPoint> users{};
+  std::size_t prune_at = 16;  // with so many users, those that ended are removed
   PinnedBlock* next = nullptr;
   LateRelease late{};  // once the pool has given the block up
 };

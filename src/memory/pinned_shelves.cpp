@@ -116,7 +116,7 @@ bool PinnedShelves::give_back(void* pointer, bool record) noexcept {
   if (block == nullptr || block->begin != address_of(pointer) || block->state != State::in_use) return false;
   disown(*block);
   sync::happens_before(block);
-  if (!block->uses.empty()) {
+  if (!block->users.empty()) {
     cache(*block);
     block->state = State::between;
     lock.unlock();
@@ -148,12 +148,12 @@ PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf) noexcept {
 
 bool PinnedShelves::settle(PinnedBlock& block, Progress progress, Then then) noexcept {
   std::unique_lock lock{lock_};
-  if (progress == Progress::waiting) {
+  if (progress == Progress::pending || progress == Progress::stalled) {
     put_pending(block);
     return false;
   }
-  if (progress == Progress::lost) return false;  // it stays in no list
-  sync::happens_before(&block);                  // the caller has seen the block's uses complete
+  if (progress == Progress::unknown) return false;  // it stays in no list
+  sync::happens_before(&block);                     // the caller has seen the block's users complete
   if (!block.shelf->keeps) {
     uncache(block);
     forget(block);
@@ -176,7 +176,7 @@ PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, The
   for (std::size_t i = 0; i < at_most; ++i) {
     PinnedBlock* const block = pop_pending(shelf);
     if (block == nullptr) return nullptr;
-    const Progress progress = block->advance();
+    const Progress progress = advance(block->users);
     if (settle(*block, progress, then)) return block;
   }
   return nullptr;

@@ -13,6 +13,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <list>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -25,41 +28,58 @@ constexpr std::uintptr_t step = 256;
 
 struct Recorded {
   sync::Mutex lock;
-  RecordedUses all;
+  std::map<std::uintptr_t, std::list<StreamPoint>> all;  // by the address that the streams use
+  std::size_t count = 0;
 };
 Recorded& recorded() { return immortal<Recorded>(); }
 
-}  // namespace
-
-bool end_use_if_complete(StreamRef stream) noexcept {
-  if (stream.is_valid() || poll_remainder(use_of(stream)) != Remainder::State::complete) return false;
-  end_use(use_of(stream));
-  return true;
+/// Requires, for each function: the lock is held.
+void change_count(std::size_t count) noexcept {
+  recorded().count = count;
+  uses_recorded.store(count, std::memory_order_relaxed);
 }
+void prune() noexcept {
+  auto& all = recorded().all;
+  std::size_t left = 0;
+  for (auto each = all.begin(); each != all.end();) {
+    forget_over(each->second);
+    left += each->second.size();
+    each = each->second.empty() ? all.erase(each) : std::next(each);
+  }
+  change_count(left);
+}
+
+}  // namespace
 
 void add_recorded_use(const void* pointer, StreamRef stream) {
   const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(pointer) / step * step;
-  RecordedUses fresh;
-  fresh.emplace(key, stream);
+  const StreamUse use = use_of(stream);
+  std::list<StreamPoint> fresh(1);
   const RelaxedCapture relaxed;
   const std::lock_guard lock{recorded().lock};
-  RecordedUses& all = recorded().all;
-  const auto [first, last] = all.equal_range(key);
-  if (std::any_of(first, last, [&](const auto& entry) { return entry.second == stream; })) return;
-  if (!begin_use(use_of(stream))) throw_dead_stream(stream.id());
-  if (all.size() >= 16 && std::has_single_bit(all.size()))
-    std::erase_if(all, [](const auto& entry) { return end_use_if_complete(entry.second); });
-  all.insert(fresh.extract(fresh.begin()));
-  uses_recorded.store(all.size(), std::memory_order_relaxed);
+  auto& all = recorded().all;
+  const auto same = all.find(key);
+  if (same != all.end() && std::ranges::any_of(same->second, [&](const StreamPoint& user) { return user.stream() == use; })) return;
+  if (recorded().count >= 16 && std::has_single_bit(recorded().count)) prune();
+  std::list<StreamPoint>& users = all[key];
+  fresh.front() = StreamPoint{use};
+  if (!fresh.front()) throw_dead_stream(stream.id());
+  users.splice(users.end(), fresh);
+  change_count(recorded().count + 1);
 }
 
-RecordedUses take_recorded_uses_slowly(const void* block, std::size_t bytes) noexcept {
-  RecordedUses taken;
+std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes, StreamUse own) noexcept {
+  std::list<StreamPoint> taken;
   const auto begin = reinterpret_cast<std::uintptr_t>(block);
-  const std::lock_guard lock{recorded().lock};
-  RecordedUses& all = recorded().all;
-  for (auto each = all.lower_bound(begin); each != all.end() && each->first < begin + bytes;) taken.insert(all.extract(each++));
-  uses_recorded.store(all.size(), std::memory_order_relaxed);
+  {
+    const std::lock_guard lock{recorded().lock};
+    auto& all = recorded().all;
+    const auto first = all.lower_bound(begin), end = all.lower_bound(begin + bytes);
+    for (auto each = first; each != end; ++each) taken.splice(taken.end(), each->second);
+    all.erase(first, end);
+    change_count(recorded().count - taken.size());
+  }
+  std::erase_if(taken, [&](const StreamPoint& user) { return user.stream() == own; });
   return taken;
 }
 

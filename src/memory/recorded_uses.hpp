@@ -5,7 +5,7 @@
 
 #include "base/sync.hpp"
 #include "stream/slots.hpp"
-#include "stream/uses.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/stream.hpp>
@@ -13,26 +13,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <list>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-[[nodiscard]] inline StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
-
-/// Streams by the address that they use. Each is a counted use.
-using RecordedUses = std::multimap<std::uintptr_t, StreamRef>;
-
 inline constinit sync::Atomic<std::size_t> uses_recorded{0};
 
-/// Counts a use of the block that holds the address. @throws errc::invalid_handle if the stream has ended
+/// Adds an open point to the block that holds the address. @throws errc::invalid_handle if the stream has ended
 void add_recorded_use(const void* pointer, StreamRef stream);
-/// Removes and returns the uses of a block that is about to be freed. Their counted uses go on. Allocates nothing.
-[[nodiscard]] RecordedUses take_recorded_uses_slowly(const void* block, std::size_t bytes) noexcept;
-[[nodiscard]] inline RecordedUses take_recorded_uses(const void* block, std::size_t bytes) noexcept {
-  return uses_recorded.load(std::memory_order_relaxed) == 0 ? RecordedUses{} : take_recorded_uses_slowly(block, bytes);
+/// Removes and returns the points of a block that is about to be freed, without those of its own stream. Allocates nothing.
+[[nodiscard]] std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes, StreamUse own) noexcept;
+[[nodiscard]] inline std::list<StreamPoint> take_recorded_uses(const void* block, std::size_t bytes, StreamUse own) noexcept {
+  return uses_recorded.load(std::memory_order_relaxed) == 0 ? std::list<StreamPoint>{} : take_recorded_uses_slowly(block, bytes, own);
 }
-
-/// Whether the stream has ended and all its work is complete. Then its counted use has ended too.
-[[nodiscard]] bool end_use_if_complete(StreamRef stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -87,7 +87,7 @@ void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noex
   if (release_mode_of_wait() == Release::never) return;  // this may be a forked child, where no lock may be taken
   constexpr const char* operation = "free shared memory";
   tell_free_outside(operation, MemoryKind::device, pointer, 0, device);
-  for (const auto& entry : take_recorded_uses(pointer, bytes)) end_use(use_of(entry.second));  // the device is waited for
+  static_cast<void>(take_recorded_uses(pointer, bytes, {}));  // the device is waited for
   const Postponed close{close_now, pointer, device};
   release_and_wait(operation, opened ? close : native_release<void*, backend::free_device>(pointer, device), device);
 }

@@ -30,11 +30,12 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// The same for functions that must not throw: false after a failure, too.
 [[nodiscard]] inline bool has_happened(native::event event) noexcept { return succeeded_or_forget(backend::event_query(event)); }
 
-/// Whether the event has happened, or the runtime will say when it has: false after a failure.
-[[nodiscard]] inline bool will_be_known(native::event event) noexcept {
+/// How far the work is that the event marks.
+[[nodiscard]] inline Progress poll_event(native::event event) noexcept {
   const backend::status s = backend::event_query(event);
-  if (s != backend::ok) backend::forget_error(s);
-  return s == backend::ok || backend::is_not_ready(s);
+  if (s == backend::ok) return Progress::complete;
+  backend::forget_error(s);
+  return backend::is_not_ready(s) ? Progress::pending : Progress::stalled;
 }
 
 /// Whether the work submitted to the stream itself is complete. Requires: the stream's device is current if its handle needs that.

@@ -66,18 +66,4 @@ bool wait_for_device(int device) noexcept {
   return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
 }
 
-bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept {
-  if (const HeldStream held{use}) {
-    if (!held.is_reachable()) return false;
-    const native::event event = held.record(in_capture);
-    if (event == nullptr) return false;
-    const bool waits = succeeded_or_note_capture(backend::stream_wait_event(stream, event));
-    return_event(event, held.device(), {});
-    return waits;
-  }
-  const Remainder left = remainder_of(use);
-  return left.state == Remainder::State::complete ||
-         (left.state == Remainder::State::recorded && succeeded_or_note_capture(backend::stream_wait_event(stream, left.event)));
-}
-
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -18,7 +18,4 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// may still run, and at once if the wait would break a capture.
 [[nodiscard]] bool wait_for_device(int device) noexcept;
 
-/// Makes later work of the stream wait for the work that the use stands for. False if that cannot be done.
-[[nodiscard]] bool make_wait(native::stream stream, StreamUse use, InCapture in_capture) noexcept;
-
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -72,7 +72,7 @@ void put_failure(Slot& slot, std::exception_ptr failure, std::uint64_t label) no
 void make_free(Slot& slot) noexcept {
   slot.first_id = Slot::none;
   slot.state = SlotState::unused;
-  slot.next_free = std::exchange(free_list, &slot);
+  if (is_free_of_points(slot)) slot.next_free = std::exchange(free_list, &slot);
 }
 
 /// Slots that end or become free once the lock is released: one may keep an exception, whose destructor may call anything.
@@ -160,7 +160,7 @@ struct FoundSlots {
       unlist(each, forgotten);
     else if (each.state == SlotState::live)
       found.live = &each;
-    else if (each.state == SlotState::resting)
+    else if (each.state == SlotState::resting && !has_points(each))
       found.resting = &each;
   });
   return found;
@@ -189,6 +189,11 @@ void give_back_slot(Slot* slot) noexcept {
   const std::lock_guard lock{slots_lock};
   dropped = take_failure(*slot);
   make_free(*slot);
+}
+
+void free_waiting_slot(Slot& slot) noexcept {
+  const std::lock_guard lock{slots_lock};
+  slot.next_free = std::exchange(free_list, &slot);
 }
 
 void publish_default(Slot* slot) noexcept {

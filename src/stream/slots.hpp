@@ -2,6 +2,7 @@
 /// The slots behind StreamRef, with the members that only the library's sources see.
 #pragma once
 
+#include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "stream/work_ahead.hpp"
 
@@ -21,6 +22,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// * -> unused, if nothing refers to it any more;
 /// * -> ended -> unused, if Stream objects still refer to it although its native stream was destroyed;
 /// * -> resting, if its native stream may live on without a Stream; from there -> live again, or -> unused to make room.
+/// While StreamPoints hold it, it becomes neither live again nor free for another stream.
 enum class SlotState : unsigned char {
   unused,
   live,
@@ -30,6 +32,20 @@ enum class SlotState : unsigned char {
 };
 
 struct Completion;
+
+/// How far some work of a stream is.
+enum class Progress {
+  complete,
+  pending,  ///< the runtime will say when it is complete
+  stalled,  ///< the runtime fails, or another thread has to record an event first
+  unknown,  ///< it will never be known when it is complete
+};
+
+/// How far a stream was when it ended: `event`, if there is one, marks its last work.
+struct StreamEnd {
+  Progress progress = Progress::pending;
+  native::event event{};
+};
 
 /// The last operations of a stream, the oldest at `next`. Written only if waits that last long are reported. Several threads may write at
 /// once: then a report may mix two operations.
@@ -81,11 +97,13 @@ struct Slot : StreamSlot {
   const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
   sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
-  // The lock in uses.cpp guards the following members, up to memory_uses, while an id leads to the slot.
+  SpinLock lock;                     // guards the following members, up to end, and the change of id to 0
   native::event mark{};              // the last mark, perhaps not complete yet
   std::uint64_t marks = 0;           // how many were made so far
   std::uint64_t marks_complete = 0;  // all up to this one are complete
-  std::size_t memory_uses = 0;       // see begin_use()
+  std::size_t points = 0;            // how many StreamPoints hold the slot, which stays that stream's until they are gone
+  bool waits_for_points = false;     // the last of them gives the slot back
+  StreamEnd end;                     // once the stream has ended, for its points
   sync::Atomic<int> held{0};         // how many HeldStream objects
   bool idle_at_end = false;          // the stream was waited for before it is ended
 };
@@ -104,6 +122,8 @@ struct NativeStream {
 [[nodiscard]] Slot* take_slot();
 /// Frees a slot that was never published.
 void give_back_slot(Slot* slot) noexcept;
+/// Frees a slot that waited for its last point.
+void free_waiting_slot(Slot& slot) noexcept;
 /// Makes the slot of a default stream live: no table lists it, and no Stream refers to it.
 void publish_default(Slot* slot) noexcept;
 /// Makes the slot of a stream that was just created live, with one reference. Forgets an earlier stream of the same handle.

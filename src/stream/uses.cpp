@@ -2,11 +2,9 @@
 #include "stream/uses.hpp"
 
 #include "base/announce.hpp"
-#include "base/immortal.hpp"
 #include "base/lost_device.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -20,61 +18,34 @@
 
 #include <algorithm>
 #include <mutex>
-#include <new>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-struct Retired {
-  Remainder remainder;
-  int device;
-  std::size_t uses;
-};
-
-struct Registry {
-  SpinLock lock;  // also guards every slot's memory_uses and marks, and the change of its id to 0
-  std::unordered_map<std::uint64_t, Retired> retired;
-};
-Registry& registry() { return immortal<Registry>(); }
-
-/// Ends all views of the stream. If the stream has uses, an open entry stays for them. If there is no memory for the entry, the uses are
-/// lost: memory that waits for this stream is never reused.
+/// Ends all views of the stream.
 std::uint64_t begin_retiring(Slot& slot) noexcept {
-  const std::lock_guard lock{registry().lock};
-  const std::uint64_t id = slot.id.exchange(0, std::memory_order_acq_rel);
-  if (const std::size_t uses = std::exchange(slot.memory_uses, 0); uses > 0) {
-    try {
-      registry().retired.emplace(id, Retired{{Remainder::State::open, {}}, slot.device, uses});
-    } catch (const std::bad_alloc&) {
-    }
-  }
-  return id;
-}
-
-[[nodiscard]] bool leaves_uses(std::uint64_t id) noexcept {
-  const std::lock_guard lock{registry().lock};
-  return registry().retired.count(id) > 0;
+  const std::lock_guard lock{slot.lock};
+  slot.end = {};
+  return slot.id.exchange(0, std::memory_order_acq_rel);
 }
 
 void return_if_any(native::event event, int device) noexcept {
   if (event != nullptr) return_event(event, device, {});
 }
 
-/// Fills the open entry of a stream that ended.
-void close(std::uint64_t id, Remainder remainder, int device) noexcept {
+/// Leaves the stream's end to its points, if there are any.
+void leave_end(Slot& slot, StreamEnd end) noexcept {
   {
-    const std::lock_guard lock{registry().lock};
-    const auto found = registry().retired.find(id);
-    if (found != registry().retired.end()) {
-      found->second.remainder = remainder;
-      if (remainder.state == Remainder::State::complete) sync::happens_before(&found->second);
+    const std::lock_guard lock{slot.lock};
+    if (slot.points > 0) {
+      slot.end = end;
+      if (end.progress == Progress::complete) sync::happens_before(&slot.end);
       return;
     }
   }
-  return_if_any(remainder.event, device);  // the last use ended meanwhile
+  return_if_any(end.event, slot.device);
 }
 
 /// In a capture an event would mark a node of the graph, and a query of the event would invalidate the capture.
@@ -86,7 +57,7 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   if (in_capture == InCapture::never && !can_record(slot)) return {};
   native::event event{};
   try {
-    event = take_event(slot.device, {}, "mark the end of a stream's use of memory");
+    event = take_event(slot.device, {}, "mark a point of a stream");
   } catch (...) {
     return {};
   }
@@ -95,10 +66,10 @@ void close(std::uint64_t id, Remainder remainder, int device) noexcept {
   return {};
 }
 
-[[nodiscard]] Remainder record_end(const Slot& slot) noexcept {
-  if (slot.idle_at_end) return {Remainder::State::complete, {}};
+[[nodiscard]] StreamEnd record_end(const Slot& slot) noexcept {
+  if (slot.idle_at_end) return {Progress::complete, {}};
   const native::event event = record_on(slot, InCapture::never);
-  return {event != nullptr ? Remainder::State::recorded : Remainder::State::lost, event};
+  return {event != nullptr ? Progress::pending : Progress::unknown, event};
 }
 
 /// Enqueues a host function that does nothing behind the unfinished work of a thread's default stream. Without it, CUDA's own handler of
@@ -137,7 +108,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();  // another thread holds it for a runtime call or two
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   if (if_captures_met()) abandon_capture({&slot, id});  // first: in a capture nothing can be recorded
-  if (leaves_uses(id) && remainder_of({&slot, id}).state == Remainder::State::open) close(id, record_end(slot), slot.device);
+  if (has_points(slot) && end_of(slot).progress == Progress::pending) leave_end(slot, record_end(slot));
   if (slot.thread == this_thread_id()) let_thread_end(slot);
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
@@ -150,104 +121,70 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
 
 }  // namespace
 
-bool begin_use(StreamUse use) noexcept {
-  const std::lock_guard lock{registry().lock};
-  if (use.slot->id.load(std::memory_order_relaxed) != use.id) return false;
-  ++use.slot->memory_uses;
-  return true;
+bool has_points(Slot& slot) noexcept {
+  const std::lock_guard lock{slot.lock};
+  return slot.points > 0;
 }
 
-void repeat_use(StreamUse use) noexcept {
-  const std::lock_guard lock{registry().lock};
-  if (use.slot->id.load(std::memory_order_relaxed) == use.id)
-    ++use.slot->memory_uses;
-  else if (const auto found = registry().retired.find(use.id); found != registry().retired.end())
-    ++found->second.uses;
+bool is_free_of_points(Slot& slot) noexcept {
+  const std::lock_guard lock{slot.lock};
+  slot.waits_for_points = slot.points > 0;
+  return !slot.waits_for_points;
 }
 
-void end_use(StreamUse use) noexcept {
-  Retired last{};
-  {
-    const std::lock_guard lock{registry().lock};
-    if (use.slot->id.load(std::memory_order_relaxed) == use.id) {
-      --use.slot->memory_uses;
-      return;
-    }
-    const auto found = registry().retired.find(use.id);
-    if (found == registry().retired.end() || --found->second.uses > 0) return;
-    last = found->second;
-    registry().retired.erase(found);
-  }
-  return_if_any(last.remainder.event, last.device);
-}
-
-HeldStream::HeldStream(StreamUse use, Use then) noexcept : slot_{nullptr} {
-  const std::lock_guard lock{registry().lock};
+HeldStream::HeldStream(StreamUse use) noexcept : slot_{nullptr} {
+  const std::lock_guard lock{use.slot->lock};
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
   use.slot->held.fetch_add(1, std::memory_order_relaxed);
   slot_ = use.slot;
-  if (then == Use::ends && is_reachable()) --use.slot->memory_uses;
 }
 
 native::event HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
 
 std::uint64_t request_mark(StreamUse use) noexcept {
-  const std::lock_guard lock{registry().lock};
+  const std::lock_guard lock{use.slot->lock};
   if (use.slot->id.load(std::memory_order_relaxed) == use.id) use.slot->mark_requested.store(true, std::memory_order_relaxed);
   return use.slot->marks + 1;
 }
 
-bool is_mark_complete(StreamUse use, std::uint64_t number) noexcept {
+Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
   const HeldStream held{use};
-  if (!held) return false;
+  if (!held) return Progress::pending;  // the stream is ending
   native::event mark{};
   std::uint64_t last = 0;
   {
-    const std::lock_guard lock{registry().lock};
+    const std::lock_guard lock{use.slot->lock};
     if (use.slot->marks_complete >= number) {
       sync::happens_after(&use.slot->marks);
-      return true;
+      return Progress::complete;
     }
     mark = use.slot->mark;
     last = use.slot->marks;
   }
-  if (last < number || !has_happened(mark)) return false;
-  const std::lock_guard lock{registry().lock};
+  const Progress progress = mark != nullptr ? poll_event(mark) : Progress::stalled;
+  // Behind an earlier mark that is not complete, the stream's own thread records the next one.
+  if (last < number) return progress == Progress::pending ? Progress::pending : Progress::stalled;
+  if (progress != Progress::complete) return progress;
+  const std::lock_guard lock{use.slot->lock};
   sync::happens_before(&use.slot->marks);
   use.slot->marks_complete = std::max(use.slot->marks_complete, last);
-  return true;
+  return Progress::complete;
 }
 
 void record_mark(Slot& slot) noexcept {
   const RelaxedCapture relaxed;
   // Only this thread records marks. While the last mark is not complete, the next one stays requested, and is recorded later.
-  if (!is_mark_complete({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks)) return;
+  if (poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) != Progress::complete) return;
   const native::event mark = record_on(slot, InCapture::never);
   if (mark == nullptr) return;
   native::event old{};
   {
-    const std::lock_guard lock{registry().lock};
+    const std::lock_guard lock{slot.lock};
     old = std::exchange(slot.mark, mark);
     ++slot.marks;
     slot.mark_requested.store(false, std::memory_order_relaxed);
   }
   return_if_any(old, slot.device);
-}
-
-bool will_mark_be_known(StreamUse use, std::uint64_t number) noexcept {
-  record_requested_mark(use);
-  const HeldStream held{use};
-  if (!held) return true;
-  native::event mark{};
-  std::uint64_t last = 0;
-  {
-    const std::lock_guard lock{registry().lock};
-    if (use.slot->marks_complete >= number) return true;
-    mark = use.slot->mark;
-    last = use.slot->marks;
-  }
-  // Behind an earlier mark that is not complete, the stream's own thread records the next one.
-  return mark != nullptr && will_be_known(mark) && (last >= number || !has_happened(mark));
 }
 
 void record_requested_mark(StreamUse use) noexcept {
@@ -256,31 +193,27 @@ void record_requested_mark(StreamUse use) noexcept {
 }
 
 void complete_mark(Slot& slot) noexcept {
-  const std::lock_guard lock{registry().lock};
+  const std::lock_guard lock{slot.lock};
   sync::happens_before(&slot.marks);
   slot.marks_complete = ++slot.marks;
   slot.mark_requested.store(false, std::memory_order_relaxed);
 }
 
-Remainder remainder_of(StreamUse use) noexcept {
-  const std::lock_guard lock{registry().lock};
-  const auto found = registry().retired.find(use.id);
-  if (found == registry().retired.end()) return {Remainder::State::lost, {}};
-  if (found->second.remainder.state == Remainder::State::complete) sync::happens_after(&found->second);
-  return found->second.remainder;
+StreamEnd end_of(Slot& slot) noexcept {
+  const std::lock_guard lock{slot.lock};
+  if (slot.end.progress == Progress::complete) sync::happens_after(&slot.end);
+  return slot.end;
 }
 
-Remainder::State poll_remainder(StreamUse use) noexcept {
-  const Remainder found = remainder_of(use);
-  if (found.state != Remainder::State::recorded) return found.state;
-  if (!has_happened(found.event)) return Remainder::State::recorded;
-  const std::lock_guard lock{registry().lock};
-  const auto entry = registry().retired.find(use.id);
-  if (entry != registry().retired.end()) {
-    sync::happens_before(&entry->second);
-    entry->second.remainder.state = Remainder::State::complete;
-  }
-  return Remainder::State::complete;
+Progress poll_end(Slot& slot) noexcept {
+  const StreamEnd end = end_of(slot);
+  if (end.progress != Progress::pending || end.event == nullptr) return end.progress;
+  const Progress progress = poll_event(end.event);
+  if (progress != Progress::complete) return progress;
+  const std::lock_guard lock{slot.lock};
+  sync::happens_before(&slot.end);
+  slot.end.progress = Progress::complete;
+  return Progress::complete;
 }
 
 void retire_slot(Slot* slot) noexcept {
@@ -291,7 +224,7 @@ void retire_slot(Slot* slot) noexcept {
   if (is_observed()) [[unlikely]]
     observe_stream_end(*slot, id);
   // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
-  if (mode == Release::later && !slot->owned) close(id, {Remainder::State::lost, {}}, slot->device);
+  if (mode == Release::later && !slot->owned) leave_end(*slot, {Progress::unknown, {}});
   if (mode == Release::now)
     finish_retiring(*slot, id);
   else
@@ -302,7 +235,7 @@ void retire_lost_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
   if (is_observed()) [[unlikely]]
     observe_stream_end(*slot, id);
-  close(id, {Remainder::State::lost, {}}, slot->device);
+  leave_end(*slot, {Progress::unknown, {}});
   if (if_captures_met()) forget_capture({slot, id});
   finish_retiring(*slot, id);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which streams may still work on some memory, also after these streams ended. Counting a use makes no runtime call. The use becomes
-/// an event when the memory is given back or when the stream ends, whichever comes first: a stream that ends while memory counts a use of
-/// it leaves one event behind, recorded after its last work.
+/// What StreamPoints (stream_point.hpp) and the ends of streams have in common: a stream is held, it marks its work, and it leaves its last
+/// event in its slot if points hold that.
 #pragma once
 
 #include "stream/slots.hpp"
 
+#include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
 
 #include <cstdint>
@@ -14,27 +14,32 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 struct StreamUse {
-  Slot* slot;
-  std::uint64_t id;
+  Slot* slot = nullptr;
+  std::uint64_t id = 0;
   friend bool operator==(const StreamUse&, const StreamUse&) noexcept = default;
 };
 
-/// Counts a use; false if the stream has ended. Each counted use needs its end_use().
-[[nodiscard]] bool begin_use(StreamUse use) noexcept;
-void end_use(StreamUse use) noexcept;
-/// Counts another use; the stream may have ended. Requires: a use of it is counted already, and does not end meanwhile.
-void repeat_use(StreamUse use) noexcept;
+[[nodiscard]] inline StreamUse use_of(StreamRef stream) noexcept { return {static_cast<Slot*>(Access::slot(stream)), stream.id()}; }
+
+/// Whether points hold the slot.
+[[nodiscard]] bool has_points(Slot& slot) noexcept;
+/// Whether no points hold the slot. If some do, the last one calls free_waiting_slot().
+[[nodiscard]] bool is_free_of_points(Slot& slot) noexcept;
+/// Whether the stream has ended.
+[[nodiscard]] inline bool has_ended(StreamUse use) noexcept { return use.slot->id.load(std::memory_order_acquire) != use.id; }
 
 /// Whether an event may be recorded on a stream that is being captured. `allowed` is only for an event that the host never queries;
 /// streams of the same capture may wait for it.
 enum class InCapture { never, allowed };
 
+class StreamPoint;
+
 /// Keeps every thread from destroying a stream's handle, for the time of some runtime calls.
 class HeldStream {
  public:
-  enum class Use { stays, ends };
-  /// `ends`: if the stream has not ended and is reachable, this also does the work of end_use().
-  explicit HeldStream(StreamUse use, Use then = Use::stays) noexcept;
+  explicit HeldStream(StreamUse use) noexcept;
+  /// The stream of an open point. If it has not ended and is reachable, the point is empty afterwards.
+  explicit HeldStream(StreamPoint& ending) noexcept;
   HeldStream(const HeldStream&) = delete;
   HeldStream& operator=(const HeldStream&) = delete;
   ~HeldStream() {
@@ -58,10 +63,8 @@ class HeldStream {
 // requests a mark. The stream's thread records it the next time that it uses pinned memory or waits for the stream.
 /// Requests a mark behind the present work; returns its number.
 [[nodiscard]] std::uint64_t request_mark(StreamUse use) noexcept;
-/// Whether the work before that mark is complete; false also while the mark is not recorded yet.
-[[nodiscard]] bool is_mark_complete(StreamUse use, std::uint64_t number) noexcept;
-/// Whether the runtime will say when the work before that mark is complete. Else the stream's thread has to record a mark first.
-[[nodiscard]] bool will_mark_be_known(StreamUse use, std::uint64_t number) noexcept;
+/// How far the stream is with the work before that mark.
+[[nodiscard]] Progress poll_mark(StreamUse use, std::uint64_t number) noexcept;
 /// Requires: the stream's own thread calls, and the stream's device is current.
 void record_mark(Slot& slot) noexcept;
 /// The same for a mark that was requested, if the calling thread is the stream's own.
@@ -76,25 +79,17 @@ inline void complete_requested_mark(Slot& slot) noexcept {
     complete_mark(slot);
 }
 
-/// What a stream that ended left behind for its uses.
-struct Remainder {
-  enum class State {
-    open,      ///< the stream is about to record its event
-    recorded,  ///< `event` marks the stream's end; valid until end_use()
-    complete,  ///< the stream's work is complete
-    lost,      ///< nothing could be recorded, so that it will never be known when the stream's work is complete
-  } state;
-  native::event event{};
-};
-[[nodiscard]] Remainder remainder_of(StreamUse use) noexcept;
-/// Queries the event of a remainder, and notes the answer.
-[[nodiscard]] Remainder::State poll_remainder(StreamUse use) noexcept;
+///@{ What a stream that ended has left in its slot. Requires: a point holds the slot.
+[[nodiscard]] StreamEnd end_of(Slot& slot) noexcept;
+/// Queries the event, and notes the answer.
+[[nodiscard]] Progress poll_end(Slot& slot) noexcept;
+///@}
 
 /// Ends all views of a slot, leaves an event for the uses of its stream, destroys the attachments, destroys the stream if the slot owns it,
-/// and frees the slot or lets it rest. Inside a host function only the views end at once, and the uses of a borrowed stream count as lost;
+/// and frees the slot or lets it rest. Inside a host function only the views end at once, and the end of a borrowed stream stays unknown;
 /// the other steps are queued for the next call from another thread.
 void retire_slot(Slot* slot) noexcept;
-/// The same for a slot whose native stream other code has destroyed: nothing can be recorded on it. What used memory there is lost.
+/// The same for a slot whose native stream other code has destroyed: nothing can be recorded on it, so that its end stays unknown.
 void retire_lost_slot(Slot* slot) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
+#include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
@@ -13,12 +14,15 @@
 #include "memory/releaser.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/uses.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace checks {
 
 int failing_copy = 0;
+constinit sync::Atomic<int> events_made{0};
 
 namespace {
 
@@ -62,13 +66,31 @@ bool is_idle(native::stream stream) {
   return stream->completed.load(std::memory_order_acquire) == stream->submitted;
 }
 
+FreeSlots& free_slots() { return runnel::detail::immortal<FreeSlots>(); }
+
+runnel::detail::Slot* reuse_slot(std::uint64_t id) {
+  runnel::detail::Slot* slot = nullptr;
+  {
+    const std::lock_guard lock{free_slots().mutex};
+    slot = free_slots().first;
+    if (slot == nullptr) return nullptr;
+    free_slots().first = slot->next_free;
+  }
+  begin_stream(*slot, id);
+  return slot;
+}
+
 runnel::detail::Slot& make_slot(std::uint64_t id) {
   auto& slot = lasting<runnel::detail::Slot>();
+  begin_stream(slot, id);
+  return slot;
+}
+
+void begin_stream(runnel::detail::Slot& slot, std::uint64_t id) {
   auto& stream = lasting<native::host_stream>();
   slot.handle = &stream;
-  slot.id.store(id, std::memory_order_relaxed);
+  slot.id.store(id, std::memory_order_release);
   sync::Thread{[&stream] { run_stream(stream); }}.detach();
-  return slot;
 }
 
 }  // namespace checks
@@ -87,19 +109,31 @@ native::stream default_stream() noexcept { return nullptr; }
 bool forgets_host_functions() noexcept { return false; }
 status stream_is_capturing(native::stream, bool& capturing) noexcept { return capturing = false, ok; }
 status stream_query(native::stream stream) noexcept { return checks::is_idle(stream) ? ok : checks::not_ready; }
-status stream_destroy(native::stream) noexcept { return ok; }
+status stream_destroy(native::stream stream) noexcept { return stream->is_destroyed = true, ok; }
 
-status event_create(native::event& event, EventKind) noexcept { return event = new native::host_event, ok; }
+status event_create(native::event& event, EventKind) noexcept {
+  checks::events_made.fetch_add(1, std::memory_order_relaxed);
+  return event = new native::host_event, ok;
+}
 status event_destroy(native::event) noexcept { return ok; }
 status event_record(native::event event, native::stream stream) noexcept {
   std::uint64_t number = 0;
   {
+    if (stream->is_destroyed) model::fail("a destroyed stream is used");
     const std::lock_guard lock{stream->mutex};
     number = stream->submitted;
   }
   const std::lock_guard lock{event->mutex};
   event->stream = stream;
   event->number = number;
+  return ok;
+}
+status stream_wait_event(native::stream stream, native::event event) noexcept {
+  const std::lock_guard lock{event->mutex};
+  if (event->stream == nullptr) return ok;
+  checks::submit(stream, [awaited = event->stream, number = event->number] {
+    while (awaited->completed.load(std::memory_order_acquire) < number) checks::sync::yield();
+  });
   return ok;
 }
 status event_query(native::event event) noexcept {
@@ -155,7 +189,14 @@ void release_on_thread(LateRelease& late) noexcept { late.item.release(late.item
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
 void forget_capture(StreamUse) noexcept {}
-void finish_slot(Slot&) noexcept {}
+void finish_slot(Slot& slot) noexcept {
+  if (is_free_of_points(slot)) free_waiting_slot(slot);
+}
+void free_waiting_slot(Slot& slot) noexcept {
+  const std::lock_guard lock{checks::free_slots().mutex};
+  slot.next_free = std::exchange(checks::free_slots().first, &slot);
+  ++checks::free_slots().count;
+}
 bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }
 bool look_usable(Range, PageUse, Range&) noexcept { return true; }

@@ -17,7 +17,7 @@ ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_qu
 LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
 AHEAD = 'src/stream/work_ahead.hpp'
-PENDING, USES = 'src/memory/pending_use.cpp', 'src/stream/uses.cpp'
+USES, POINT, SHELVES = 'src/stream/uses.cpp', 'src/stream/stream_point.cpp', 'src/memory/pinned_shelves.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
 
 
@@ -91,10 +91,25 @@ MUTATIONS = [
     (STAGE, '!job_->may_start ? write(ring_.started(), job_->number) : backend::ok', '!job_->may_start ? backend::ok : backend::ok', 'staging',
      'to_device'),
     (WORKERS, 'job->direction() == Direction::to_host && job->stream_waits_for_end', 'job->stream_waits_for_end', 'staging', 'there_and_back'),
-    (PENDING, '    if (!has_happened(pending.event)) return Progress::waiting;\n', '', 'pinned', 'hand_out_again'),
-    (USES, '  if (!has_happened(found.event)) return Remainder::State::recorded;\n', '', 'pinned', 'stream_ends'),
-    (USES, '  if (last < number || !has_happened(mark)) return false;\n', '  if (last < number) return false;\n', 'pinned', 'marks'),
-    (USES, '  return use.slot->marks + 1;\n', '  return use.slot->marks;\n', 'pinned', 'marks'),
+    (POINT, '  if (is_free) free_waiting_slot(slot);\n', '', 'points', 'last_point'),
+    (USES, '  slot.waits_for_points = slot.points > 0;\n', '  slot.waits_for_points = false;\n', 'points', 'stream_ends'),
+    (POINT, '  if (end != nullptr) return_event(end, device, {});\n', '', 'points', 'last_point'),
+    (USES, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{slot.lock};', '  const std::lock_guard lock{slot.lock};', 'points',
+     'end_is_complete'),
+    (USES, 'if (end.progress != Progress::pending || end.event == nullptr) return end.progress;',
+     'if (end.event == nullptr) return Progress::complete;', 'points', 'end_is_complete'),
+    (USES, '  if (has_points(slot) && end_of(slot).progress == Progress::pending) leave_end(slot, record_end(slot));\n', '', 'points',
+     'end_is_complete'),
+    (USES, '  while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();', '', 'points', 'make_wait'),
+    (USES, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{use', '  const std::lock_guard lock{use', 'points',
+     'marks'),
+    (USES, '  return use.slot->marks + 1;\n', '  return use.slot->marks;\n', 'points', 'marks'),
+    (POINT, 'event_ != nullptr) return poll_event(event_);', 'event_ != nullptr) return Progress::complete;', 'points', 'poll'),
+    (POINT, '  if (has_ended(stream_)) return poll_end(*stream_.slot);\n', '  if (has_ended(stream_)) return Progress::complete;\n', 'points',
+     'stream_ends'),
+    (POINT, '    end_point(*stream_.slot);\n', '    return;\n', 'points', 'last_point'),
+    (POINT, '  device_ = stream.device();\n  end_point(*stream_.slot);\n', '  device_ = stream.device();\n', 'points', 'last_point'),
+    (SHELVES, 'progress == Progress::pending || progress == Progress::stalled', 'progress == Progress::stalled', 'pinned', 'hand_out_again'),
 ]
 
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/// "The stream has come so far": what memory, and whatever else streams work on, waits for before it is freed or used for something else.
+///
+/// A point is open first: it stands for all that the stream is given until it is recorded. To make one costs no runtime call. record() pins
+/// it to an event. A stream that ends leaves its last event in its slot for the open points, and its slot is no other stream's before they
+/// are gone. So nothing has to be allocated, and a point never outlives what it refers to.
+///
+/// On another thread's own default stream nothing can be recorded. record() requests a mark there: the stream's thread records it the next
+/// time that it uses the library's memory, or waits for the stream.
+#pragma once
+
+#include "base/announce.hpp"
+#include "stream/uses.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <list>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+class StreamPoint {
+ public:
+  StreamPoint() noexcept = default;
+  /// An open point. Empty if the stream has ended.
+  explicit StreamPoint(StreamUse stream) noexcept;
+  StreamPoint(StreamPoint&& other) noexcept
+      : stream_{std::exchange(other.stream_, {})}, event_{std::exchange(other.event_, {})}, device_{other.device_}, mark_{other.mark_} {}
+  StreamPoint& operator=(StreamPoint&& other) noexcept {
+    StreamPoint taken{std::move(other)};
+    std::swap(stream_, taken.stream_);
+    std::swap(event_, taken.event_);
+    std::swap(device_, taken.device_);
+    std::swap(mark_, taken.mark_);
+    return *this;
+  }
+  ~StreamPoint() {
+    if (stream_.slot != nullptr) drop();
+  }
+
+  /// Another open point of the same stream. Requires: this one is open or empty.
+  [[nodiscard]] StreamPoint again() const noexcept;
+
+  /// False for an empty point.
+  [[nodiscard]] explicit operator bool() const noexcept { return stream_.slot != nullptr; }
+  /// The point's stream, which may have ended.
+  [[nodiscard]] StreamUse stream() const noexcept { return stream_; }
+
+  /// Records an event for an open point, or requests a mark. Does nothing if that cannot be done now: in a capture, and after a failure.
+  void record() noexcept;
+  /// How far the work is. Records the point first.
+  [[nodiscard]] Progress poll() noexcept;
+  /// Whether the stream has ended, and all its work is complete. Records nothing.
+  [[nodiscard]] bool is_over() const noexcept;
+  /// Makes later work of the stream wait for the point. False if that cannot be done.
+  [[nodiscard]] bool make_wait(native::stream stream, InCapture in_capture) const noexcept;
+
+  ///@{ The hold of an open point as a plain value, for a class that the library's sources do not see the whole of. release() leaves the
+  /// point empty; adopt() takes what it has returned.
+  [[nodiscard]] StreamUse release() noexcept { return std::exchange(stream_, {}); }
+  [[nodiscard]] static StreamPoint adopt(StreamUse stream) noexcept;
+  ///@}
+
+ private:
+  void drop() noexcept;
+
+  StreamUse stream_{};
+  native::event event_{};
+  int device_ = 0;          // of the event
+  std::uint64_t mark_ = 0;  // instead of an event: see request_mark()
+};
+
+/// How far the points of a container are: the worst of their answers. Removes those that are complete or unknown.
+template <class Points>
+[[nodiscard]] Progress advance(Points& points) noexcept {
+  Progress worst = Progress::complete;
+  std::erase_if(points, [&](StreamPoint& point) {
+    const Progress progress = point.poll();
+    worst = std::max(worst, progress);
+    return progress == Progress::complete || progress == Progress::unknown;
+  });
+  sync::happens_before(&points);
+  sync::happens_after(&points);  // other threads may have removed some of them
+  return worst;
+}
+
+/// Removes the points of streams that have ended and whose work is complete, from what outlives many streams.
+template <class Points>
+void forget_over(Points& points) noexcept {
+  std::erase_if(points, [](const StreamPoint& point) { return point.is_over(); });
+  sync::happens_before(&points);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

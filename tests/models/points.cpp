@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checks of StreamPoint: when a point is complete, the work that it stands for is. The stream writes plain data, and so does whoever has
+/// found the point complete: an answer that comes too early is a race. A slot is another stream's only when no point needs it.
+#include "stream/stream_point.hpp"
+
+#include "device.hpp"
+
+#include "base/counters.hpp"
+
+#include <iterator>
+
+namespace {
+
+using namespace checks;
+using model::expect;
+using runnel::detail::InCapture;
+using runnel::detail::Progress;
+using runnel::detail::Slot;
+using runnel::detail::StreamPoint;
+using runnel::detail::StreamUse;
+
+struct World {
+  World() { a.owned = true; }
+  int* number = new int{0};
+  Slot& a = make_slot(1);
+  Slot& b = make_slot(2);
+  StreamPoint first{StreamUse{&a, 1}};
+  StreamPoint second{StreamUse{&a, 1}};
+};
+
+void write_in(World& w) {
+  submit(w.a.handle, [number = w.number] { *number = 1; });
+}
+/// A world whose first stream has that to do.
+[[nodiscard]] World& busy_world() {
+  const model::Calm calm;
+  auto& w = lasting<World>();
+  write_in(w);
+  return w;
+}
+/// Polls some times, and writes the number once the point is complete.
+[[nodiscard]] Progress poll_and_write(World& w, StreamPoint& point, int most = 3) {
+  Progress progress = Progress::pending;
+  for (int i = 0; i < most && progress != Progress::complete; ++i) {
+    progress = point.poll();
+    if (progress == Progress::complete) *w.number = 2;
+  }
+  return progress;
+}
+/// Another stream takes the slot, and does nothing.
+void take_slot_if_free() {
+  Slot* const slot = reuse_slot(3);
+  if (slot == nullptr) return;
+  expect(!has_points(*slot), "the slot was freed while a point holds it");
+  submit(slot->handle, [] {});
+}
+/// In the end the slot is free, and was freed once, and all events are back in the pool.
+void expect_slot(World& w) {
+  w.first = {};
+  w.second = {};
+  expect(reuse_slot(7) == &w.a, "the slot was not freed");
+  expect(free_slots().count == 1, "the slot was freed twice");
+  const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
+  expect(pooled == static_cast<std::size_t>(events_made.load(std::memory_order_relaxed)), "an event was lost");
+}
+
+void poll() {
+  World& w = busy_world();
+  together([&] { static_cast<void>(poll_and_write(w, w.first)); }, [&] { submit(w.a.handle, [] {}); });
+}
+
+/// The stream ends while its point is polled, and another one may take the slot.
+void stream_ends() {
+  World& w = busy_world();
+  w.second = {};
+  together(
+      [&] {
+        if (poll_and_write(w, w.first) != Progress::complete) return;
+        w.first = {};
+      },
+      [&] { retire_slot(&w.a); }, [&] { take_slot_if_free(); });
+}
+
+/// Two points of a stream go while it ends.
+void last_point() {
+  World& w = busy_world();
+  together([&] { w.first.record(), w.first = {}; }, [&] { static_cast<void>(w.second.poll()), w.second = {}; }, [&] { retire_slot(&w.a); });
+  expect_slot(w);
+}
+
+/// The last answer is asked for after the stream's end.
+void end_is_complete() {
+  auto& w = lasting<World>();
+  together([&] { write_in(w), retire_slot(&w.a); },
+           [&] {
+             for (int i = 0; i < 3; ++i)
+               if (w.first.is_over()) *w.number = 2;
+           });
+  synchronize(w.a.handle);
+  expect(poll_and_write(w, w.first, 1) == Progress::complete, "the end is not complete");
+  expect_slot(w);
+}
+
+/// Another stream waits for the point, while the point's stream ends.
+void make_wait() {
+  World& w = busy_world();
+  w.second = {};
+  together(
+      [&] {
+        // While the stream is ending it has no event yet: then nothing can wait for it.
+        if (w.first.make_wait(w.b.handle, InCapture::never)) submit(w.b.handle, [number = w.number] { *number = 2; });
+      },
+      [&] { retire_slot(&w.a); }, [&] { take_slot_if_free(); });
+  synchronize(w.b.handle);
+}
+
+/// Another thread's own default stream: only that thread can say how far it is.
+void marks() {
+  auto& w = lasting<World>();
+  auto& is_written = lasting<Gate>();
+  w.second = {};
+  together(
+      [&] {
+        w.a.thread = runnel::detail::this_thread_id();
+        w.a.is_default = true;
+        complete_mark(w.a);  // so that the next mark is not the first
+        write_in(w);
+        is_written.open();
+        for (int i = 0; i < 2; ++i) {
+          if (is_mark_requested(w.a)) record_mark(w.a);
+          sync::yield();
+        }
+        synchronize(w.a.handle);
+        complete_mark(w.a);
+      },
+      [&] {
+        is_written.wait();
+        static_cast<void>(poll_and_write(w, w.first));
+      });
+}
+
+constexpr model::Check checks_of_points[] = {
+    {"poll", poll},
+    {"stream_ends", stream_ends},
+    {"last_point", last_point},
+    {"end_is_complete", end_is_complete},
+    {"make_wait", make_wait},
+    {"marks", marks},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_points, std::size(checks_of_points)); }

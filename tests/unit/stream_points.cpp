@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Tests of StreamPoint with streams of the host backend.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "stream/own_streams.hpp"
+#include "stream/stream_point.hpp"
+
+#include <runnel/detail/access.hpp>
+#include <runnel/foreign_stream.hpp>
+#include <runnel/runnel.hpp>
+#include <runnel/statistics.hpp>
+
+#include "../support/gate.hpp"
+
+namespace {
+
+using namespace runnel;
+using detail::InCapture;
+using detail::Progress;
+using detail::Slot;
+using detail::StreamPoint;
+using detail::StreamUse;
+
+struct Gate : test_support::Gate {
+  Gate() : test_support::Gate{std::chrono::seconds{30}} {}
+  void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
+};
+
+[[nodiscard]] StreamUse use_of(StreamRef stream) { return {static_cast<Slot*>(detail::Access::slot(stream)), stream.id()}; }
+[[nodiscard]] StreamPoint point_of(StreamRef stream) { return StreamPoint{use_of(stream)}; }
+
+/// Polls until the answer is another one than `pending`.
+[[nodiscard]] Progress answer_of(StreamPoint& point) {
+  Progress progress = point.poll();
+  for (; progress == Progress::pending; progress = point.poll()) std::this_thread::yield();
+  return progress;
+}
+
+class StreamPoints : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count() == 0) GTEST_SKIP() << "there is no device";
+  }
+};
+
+TEST_F(StreamPoints, ARecordedPointLeavesLaterWorkOut) {
+  const Stream stream;
+  Gate before, after;
+  before.close_on(stream);
+  StreamPoint point = point_of(stream);
+  point.record();
+  after.close_on(stream);
+  EXPECT_EQ(point.poll(), Progress::pending);
+  before.open();
+  EXPECT_EQ(answer_of(point), Progress::complete);
+  EXPECT_FALSE(after.is_open());
+  after.open();
+}
+
+TEST_F(StreamPoints, AnOpenPointStandsForWorkThatCameLater) {
+  const Stream stream;
+  StreamPoint point = point_of(stream);
+  Gate gate;
+  gate.close_on(stream);
+  EXPECT_EQ(point.poll(), Progress::pending);
+  gate.open();
+  EXPECT_EQ(answer_of(point), Progress::complete);
+}
+
+TEST_F(StreamPoints, AStreamThatEndsLeavesItsLastEventInItsSlot) {
+  std::optional<Stream> stream{std::in_place};
+  Slot* const slot = use_of(*stream).slot;
+  Gate gate;
+  gate.close_on(*stream);
+  std::size_t events = 0;
+  {
+    StreamPoint point = point_of(*stream);
+    stream.reset();
+    events = live_objects().pooled_events;
+    EXPECT_FALSE(point.is_over());
+    EXPECT_EQ(point.poll(), Progress::pending);
+    std::vector<Stream> others(40);  // more than a batch of slots
+    for (const Stream& other : others) EXPECT_NE(use_of(other).slot, slot);
+    gate.open();
+    EXPECT_EQ(answer_of(point), Progress::complete);
+    EXPECT_TRUE(point.is_over());
+  }
+  EXPECT_EQ(live_objects().pooled_events, events + 1) << "the event has not come back";
+  const Stream next;
+  EXPECT_EQ(use_of(next).slot, slot) << "the slot has not come back";
+}
+
+TEST_F(StreamPoints, WithoutPointsNoEventIsLeft) {
+  const std::size_t events = live_objects().pooled_events;
+  {
+    const Stream stream;
+    stream.launch_host_func([] {});
+    const StreamPoint point = point_of(stream);
+  }
+  EXPECT_EQ(live_objects().pooled_events, events);
+}
+
+TEST_F(StreamPoints, AreEmptyForAStreamThatHasEnded) {
+  std::optional<Stream> stream{std::in_place};
+  const StreamUse use = use_of(*stream);
+  stream.reset();
+  EXPECT_FALSE(StreamPoint{use});
+}
+
+TEST_F(StreamPoints, OfABorrowedStreamKeepTheSlotFromTheNextWrapper) {
+  const native::stream handle = Stream{}.release();
+  std::optional<Stream> wrapper{Stream::from_native(handle, Device{0}, Ownership::borrow)};
+  Gate gate, later;
+  gate.close_on(*wrapper);
+  StreamPoint point = point_of(*wrapper);
+  wrapper.reset();
+  wrapper.emplace(Stream::from_native(handle, Device{0}, Ownership::take));
+  EXPECT_NE(use_of(*wrapper).slot, point.stream().slot);
+  later.close_on(*wrapper);
+  EXPECT_EQ(point.poll(), Progress::pending);
+  gate.open();
+  EXPECT_EQ(answer_of(point), Progress::complete) << "the point is before the work of the next wrapper";
+  later.open();
+}
+
+TEST_F(StreamPoints, OfABorrowedStreamThatEndsInAHostFunctionStayUnknown) {
+  Stream owner;
+  auto borrowed = std::make_shared<Stream>(Stream::from_native(owner.release(), Device{0}, Ownership::borrow));
+  const native::stream handle = borrowed->native();
+  StreamPoint point = point_of(*borrowed);
+  const Stream other;
+  other.launch_host_func([last = std::move(borrowed)]() mutable { last.reset(); });
+  other.synchronize();
+  EXPECT_EQ(answer_of(point), Progress::unknown);
+  EXPECT_FALSE(point.make_wait(other.native(), InCapture::never));
+  EXPECT_EQ(backend::stream_destroy(handle), backend::ok);
+}
+
+/// Makes another stream wait for the point, and expects it to wait until the gate opens.
+void expect_wait(const StreamPoint& point, Gate& gate) {
+  const Stream waiting;
+  ASSERT_TRUE(point.make_wait(waiting.native(), InCapture::never));
+  EXPECT_FALSE(waiting.query());
+  gate.open();
+  waiting.synchronize();
+}
+
+TEST_F(StreamPoints, MakeStreamsWaitWhileTheyAreOpen) {
+  const Stream stream;
+  const StreamPoint point = point_of(stream);
+  Gate gate;
+  gate.close_on(stream);
+  expect_wait(point, gate);
+}
+
+TEST_F(StreamPoints, MakeStreamsWaitOnceTheyAreRecorded) {
+  const Stream stream;
+  StreamPoint point = point_of(stream);
+  Gate gate, later;
+  gate.close_on(stream);
+  point.record();
+  later.close_on(stream);
+  expect_wait(point, gate);
+  later.open();
+}
+
+TEST_F(StreamPoints, MakeStreamsWaitForTheEndOfTheirStream) {
+  std::optional<Stream> stream{std::in_place};
+  const StreamPoint point = point_of(*stream);
+  Gate gate;
+  gate.close_on(*stream);
+  stream.reset();
+  expect_wait(point, gate);
+  EXPECT_TRUE(point.is_over());
+  const Stream other;
+  EXPECT_TRUE(point.make_wait(other.native(), InCapture::never));
+}
+
+TEST_F(StreamPoints, OfAnotherThreadsDefaultStreamWaitForThatThread) {
+  Gate gate;
+  std::latch is_made{1}, is_requested{1}, is_recorded{1};
+  StreamPoint point;
+  std::thread owner{[&] {
+    const StreamRef own = StreamRef::per_thread_default(Device{0});
+    gate.close_on(own);
+    point = point_of(own);
+    is_made.count_down();
+    is_requested.wait();
+    EXPECT_EQ(point.poll(), Progress::pending) << "its own thread records the mark";
+    is_recorded.count_down();
+    own.synchronize();
+  }};
+  is_made.wait();
+  EXPECT_EQ(point.poll(), Progress::stalled);
+  EXPECT_FALSE(point.make_wait(Stream{}.native(), InCapture::never));
+  is_requested.count_down();
+  is_recorded.wait();
+  EXPECT_EQ(point.poll(), Progress::pending);
+  gate.open();
+  owner.join();
+  EXPECT_EQ(answer_of(point), Progress::complete);
+}
+
+TEST_F(StreamPoints, OfACapturedStreamAreStalledUntilItsEnd) {
+  const Stream stream;
+  StreamPoint point = point_of(stream);
+  begin_capture(stream);
+  EXPECT_EQ(point.poll(), Progress::stalled);
+  static_cast<void>(end_capture(stream));
+  EXPECT_EQ(answer_of(point), Progress::complete);
+}
+
+TEST_F(StreamPoints, AdvanceGivesTheWorstAnswerAndKeepsWhatIsNotComplete) {
+  const Stream idle, busy;
+  Gate gate;
+  gate.close_on(busy);
+  std::vector<StreamPoint> points;
+  EXPECT_EQ(detail::advance(points), Progress::complete);
+  points.push_back(point_of(idle));
+  points.push_back(point_of(busy));
+  EXPECT_EQ(answer_of(points.front()), Progress::complete);
+  EXPECT_EQ(detail::advance(points), Progress::pending);
+  ASSERT_EQ(points.size(), 1U);
+  EXPECT_EQ(points.front().stream(), use_of(busy));
+  gate.open();
+  while (detail::advance(points) == Progress::pending) std::this_thread::yield();
+  EXPECT_TRUE(points.empty());
+}
+
+TEST_F(StreamPoints, AReleasedPointIsTheSameWhenItIsAdopted) {
+  std::optional<Stream> stream{std::in_place};
+  StreamPoint point = point_of(*stream);
+  const StreamUse held = point.release();
+  EXPECT_FALSE(point);
+  stream.reset();
+  point = StreamPoint::adopt(held);
+  EXPECT_EQ(answer_of(point), Progress::complete);
+}
+
+}  // namespace

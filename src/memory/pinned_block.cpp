@@ -24,7 +24,7 @@ void PinnedBlock::add_use(StreamUse use) {
   if (!users.empty() && same(users.back())) [[likely]]
     return;
   const auto found = std::find_if(users.begin(), users.end(), same);
-  if (found != users.end()) return std::swap(*found, users.back());
+  if (found != users.end()) return swap(*found, users.back());
   if (users.size() >= prune_at) prune(*this);
   users.emplace_back(use);
   if (!users.back()) users.pop_back();  // the stream was destroyed meanwhile; the caller's operation will fail

@@ -31,11 +31,14 @@ class StreamPoint {
       : stream_{std::exchange(other.stream_, {})}, event_{std::exchange(other.event_, {})}, device_{other.device_}, mark_{other.mark_} {}
   StreamPoint& operator=(StreamPoint&& other) noexcept {
     StreamPoint taken{std::move(other)};
-    std::swap(stream_, taken.stream_);
-    std::swap(event_, taken.event_);
-    std::swap(device_, taken.device_);
-    std::swap(mark_, taken.mark_);
+    swap(*this, taken);
     return *this;
+  }
+  friend void swap(StreamPoint& a, StreamPoint& b) noexcept {
+    std::swap(a.stream_, b.stream_);
+    std::swap(a.event_, b.event_);
+    std::swap(a.device_, b.device_);
+    std::swap(a.mark_, b.mark_);
   }
   ~StreamPoint() {
     if (stream_.slot != nullptr) drop();

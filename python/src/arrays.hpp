@@ -61,7 +61,7 @@ struct KeptArrays : Holder {
 
 /// The names of Python that are looked up at each call, made once.
 struct Names {
-  nb::object data_ptr, nbytes, is_contiguous, is_cuda, device, index, shape, stride, element_size;
+  nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride, element_size;
   nb::object cuda_array, dlpack, dlpack_device;
 };
 [[nodiscard]] const Names& names();

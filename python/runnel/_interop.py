@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of other libraries: their types, shapes and current streams."""
+from __future__ import annotations
+
+import contextlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from runnel import _core
+
+if TYPE_CHECKING:
+    from runnel._host import Device, Stream
+
+ON_HOST: bool = _core.backend == "host"
+
+
+def shape_of(array: Any) -> tuple[int, ...]:
+    """The shape of an array; of other memory its size in bytes."""
+    shape = getattr(array, "shape", None)
+    return tuple(int(size) for size in shape) if shape is not None else (memoryview(array).nbytes,)
+
+
+def dtype_of(array: Any) -> str:
+    """The element type, as 'float32'."""
+    dtype = getattr(array, "dtype", None)
+    if dtype is None:
+        return "uint8"
+    name = getattr(dtype, "name", None) or str(dtype)
+    return str(name).removeprefix("torch.")
+
+
+def nbytes_of(array: Any) -> int:
+    """The size in bytes."""
+    nbytes = getattr(array, "nbytes", None)
+    if nbytes is None and hasattr(array, "element_size"):  # torch before 2.1
+        nbytes = array.numel() * array.element_size()
+    return int(nbytes) if nbytes is not None else memoryview(array).nbytes
+
+
+def name_of(like: Any) -> str:
+    """The name of a module, or of the module of an array: 'torch', 'cupy', 'numpy', 'jax'."""
+    name = like.__name__ if isinstance(like, ModuleType) else str(like) if isinstance(like, str) else type(like).__module__
+    return name.split(".")[0]
+
+
+def module_of(like: Any) -> ModuleType:
+    """torch, cupy or numpy."""
+    name = name_of(like)
+    if name not in ("torch", "cupy", "numpy"):
+        raise TypeError(f"like={like!r}: it is torch, cupy or numpy, or an array of theirs")
+    if name == "numpy" and not ON_HOST:
+        raise TypeError("like=numpy: NumPy has no arrays in a device's memory; write torch or cupy")
+    if name == "cupy" and ON_HOST:
+        raise TypeError("like=cupy: the host backend has no memory that CuPy could use; write numpy or torch")
+    return __import__(name)
+
+
+class _Shown:
+    """A block's memory for NumPy, whose arrays by DLPack were read-only before NumPy 2.1. The array keeps this, and this the block."""
+
+    def __init__(self, block: Any) -> None:
+        self.block = block
+        import numpy
+
+        self.__array_interface__ = {
+            "shape": block.shape, "typestr": numpy.dtype(block.dtype).str, "data": (block.ptr, False), "version": 3,
+        }
+
+
+def from_block(block: Any, like: Any) -> Any:
+    """A block as an array of that library, without a copy. Nothing waits: the caller is in the order of the block's stream."""
+    module = module_of(like)
+    return module.asarray(_Shown(block)) if module.__name__ == "numpy" else module.from_dlpack(block)
+
+
+def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> Any:
+    """An array of that library on the device, uninitialised."""
+    module = module_of(like)
+    if module.__name__ == "torch":
+        place = "cpu" if ON_HOST else f"cuda:{device.index}"
+        return module.empty(shape, dtype=getattr(module, dtype), device=place)
+    if module.__name__ == "cupy":
+        with module.cuda.Device(device.index):
+            return module.empty(shape, dtype=dtype)
+    return module.empty(shape, dtype=dtype)
+
+
+@contextlib.contextmanager
+def current_in_frameworks(stream: Stream) -> Any:
+    """Makes a stream current here, in torch, and in CuPy, where they are loaded."""
+    with contextlib.ExitStack() as entered:
+        entered.enter_context(stream)
+        if not ON_HOST:
+            torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+            index = stream.device.index
+            if torch is not None and torch.cuda.is_available():
+                entered.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream.handle, device=index)))
+            if cupy is not None:
+                entered.enter_context(cupy.cuda.Device(index))
+                entered.enter_context(cupy.cuda.ExternalStream(stream.handle, index))
+        yield stream

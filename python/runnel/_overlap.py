@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``overlap()``: data larger than the device, in chunks, with transfers and computing at the same time."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
+
+from runnel import _core, _interop
+
+if TYPE_CHECKING:
+    from runnel._host import Block, Chunk, Device, OverlapResult
+
+_Source = Any
+_Progress = Callable[[int, "int | None"], object]
+
+
+class _End:
+    """An input or the output: what its items are."""
+
+    def __init__(self, end: Any, item: int | None, items: int | None) -> None:
+        self.end = end
+        self.dtype = "uint8"
+        self.shape: tuple[int, ...] = (item or 0,)
+        if callable(end):
+            if item is None:
+                raise ValueError("overlap() cannot know the items of a function: write item=, the bytes of one")
+            self.bytes = item
+            return
+        nbytes, shape = _interop.nbytes_of(end), _interop.shape_of(end)
+        # Items are the rows along the first axis, unless the caller says their bytes.
+        count = items if items is not None else nbytes // item if item else shape[0] if shape else 1
+        if count == 0 or nbytes % count:
+            raise ValueError(f"an array of {nbytes} bytes does not divide into {count} items")
+        self.bytes = nbytes // count
+        if shape and count == shape[0]:
+            self.dtype, self.shape = _interop.dtype_of(end), shape[1:]
+        else:
+            self.shape = (self.bytes,)
+
+    def count(self) -> int | None:
+        return None if callable(self.end) else _interop.nbytes_of(self.end) // self.bytes
+
+    def array(self, block: Block, like: Any, in_order: bool) -> Any:
+        """The chunk's memory as items."""
+        _core._shape(block, self.dtype, [block.nbytes // self.bytes if self.bytes else 0, *self.shape], in_order)
+        return block if like is None else _interop.from_block(block, like)
+
+
+def _bar(total: int | None) -> tuple[_Progress | None, Any]:
+    try:
+        from tqdm.auto import tqdm  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        return None, None
+    bar = tqdm(total=total, unit="item", unit_scale=True)
+    return (lambda items, _total: bar.update(items - bar.n)), bar
+
+
+def _function(fn: Callable[..., Any], ends: list[_End], out: _End | None, like: Any) -> Callable[..., None]:
+    """What the library calls for each chunk. With `like` on the host backend, fn runs in the order of the chunk's stream,
+    since NumPy and torch's CPU tensors have no streams.
+    """
+    on_stream = like is not None and _interop.ON_HOST
+
+    def work(chunk: Chunk, blocks: tuple[Block, ...]) -> None:
+        all_ends = ends + ([out] if out is not None else [])
+        arrays = [end.array(block, like, on_stream) for end, block in zip(all_ends, blocks)]
+        result = fn(chunk, *arrays)
+        if result is None:
+            return
+        if out is None:
+            raise TypeError("overlap()'s function returned something, and there is no output")
+        if on_stream:
+            arrays[-1][...] = result
+        else:
+            _core.copy(arrays[-1], result, chunk.stream)
+
+    def call(chunk: Chunk, *blocks: Block) -> None:
+        if on_stream:
+            chunk.stream.launch_host_func(work, chunk, blocks)
+            return
+        with _interop.current_in_frameworks(chunk.stream):
+            work(chunk, blocks)
+
+    return call
+
+
+def overlap(
+    src: Any,
+    dst: Any,
+    fn: Callable[..., Any],
+    *,
+    item: int | None = None,
+    out_item: int | None = None,
+    chunk: int = 0,
+    in_flight: int = 0,
+    halo: int = 0,
+    strategy: Literal["automatic", "A", "B"] = "automatic",
+    like: Any = None,
+    progress: bool | _Progress | None = None,
+    devices: Sequence[Device] | None = None,
+    record_times: bool = False,
+) -> OverlapResult:
+    """Streams data larger than the device through it in chunks, with copies in, computing and copies back at the same time.
+    Returns when all results are in ``dst``.
+
+    ``src`` is an array (any memory, not pinned: NumPy, ``map_file()``), a tuple of arrays with as many items each, or a
+    function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does:
+    fewer mean the end. ``dst`` is an array, None (no output), or a function that takes a read-only memoryview of
+    results, as a file's ``write`` does. The memoryviews end with the call.
+
+    ``fn(chunk, x, y)`` is called for each chunk, in order: ``x`` are its items (more of them for a tuple), ``y`` the
+    place for its results. It enqueues work in ``chunk.stream``, which is the current stream of runnel, torch and CuPy
+    meanwhile, and must not wait. It writes ``y``, or returns an array of as many bytes, which is copied there. ``x``
+    and ``y`` end with the call. ``like``: ``torch``, ``cupy``, or None for ``runnel.Block``. On the host backend,
+    with ``like=numpy`` or ``torch``, fn is called in stream order on a thread of its own, computes at once, and must
+    not use streams.
+
+    ``item``: bytes of an item of ``src`` (default: a row along the first axis); it is not split. ``out_item``: the same
+    of a sink's (default: as ``item``). ``chunk``: items of a chunk; ``in_flight``: chunks on the device at once (0:
+    automatic). ``halo``: neighbouring items that fn sees on either side. ``strategy``: ``'A'`` a stream for each
+    chunk in flight, ``'B'`` a stream for each of the three steps. ``progress(items, total)`` is called after each
+    chunk, on a thread of the library; True: tqdm if it is installed.
+
+    Raises OverlapError (``.chunk``, ``__cause__``) if fn, a source, a sink or a chunk fails; ValueError, OutOfMemoryError
+    before anything moves. Nothing is in flight when it raises.
+    """
+    if not callable(fn):
+        raise TypeError("overlap(src, dst, fn): fn is the function that computes a chunk")
+    sources = list(src) if isinstance(src, (tuple, list)) else [src]
+    if not sources:
+        raise ValueError("overlap() needs a source")
+    if like is not None:
+        _interop.module_of(like)
+    first = _End(sources[0], item, None)
+    ends = [first] + [_End(each, item if callable(each) else None, first.count()) for each in sources[1:]]
+    out = None if dst is None else _End(dst, out_item if out_item is not None else item, None if out_item else first.count())
+    bar = None
+    report: _Progress | None = None if isinstance(progress, bool) else progress
+    if progress is True:
+        report, bar = _bar(first.count())
+    try:
+        return _core._overlap(
+            [end.end for end in ends], dst, [end.bytes for end in ends], 0 if out is None else out.bytes,
+            _function(fn, ends, out, like), chunk, in_flight, halo, strategy, devices, report, record_times,
+        )
+    finally:
+        if bar is not None:
+            bar.close()

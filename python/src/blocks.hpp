@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory as a Python object.
+#pragma once
+
+#include "dlpack.hpp"
+#include "references.hpp"
+
+#include <runnel/host_registration.hpp>
+#include <runnel/memory.hpp>
+#include <runnel/stream.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace binding {
+
+/// Contiguous elements in device memory: an owned block, a part of one, or a chunk of overlap(), which ends with its call.
+class Block {
+ public:
+  struct Memory {
+    runnel::DeviceBuffer<std::byte> owned;  // empty for a chunk
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    bool is_live = true;
+  };
+  Block(std::shared_ptr<Memory> memory, runnel::StreamRef stream);
+
+  [[nodiscard]] void* data() const;
+  [[nodiscard]] std::size_t bytes() const;
+  [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] runnel::StreamRef stream() const noexcept { return stream_; }
+
+  std::size_t offset = 0;
+  std::vector<std::int64_t> shape;
+  dlpack::Type type{dlpack::unsigned_integer, 8, 1};
+  std::string type_name = "uint8";
+  std::shared_ptr<Memory> memory;
+  bool is_in_order = false;  // the host may use it without a wait: within a function that runs in stream order
+
+ private:
+  runnel::StreamRef stream_;
+  int device_;
+};
+
+/// The block, or null for another object.
+[[nodiscard]] const Block* as_block(nb::handle object);
+/// Makes a block of bytes, or of elements of that type.
+[[nodiscard]] Block make_block(std::size_t bytes, runnel::StreamRef stream);
+/// Sets type and shape. @throws ValueError if they do not fit
+void shape_block(Block& block, const std::string& type_name, std::vector<std::int64_t> shape);
+void bind_blocks(nb::module_& module);
+
+}  // namespace binding

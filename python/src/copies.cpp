@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "copies.hpp"
+
+#include "arrays.hpp"
+#include "current.hpp"
+#include "errors.hpp"
+#include "waits.hpp"
+
+#include <runnel/copy.hpp>
+#include <runnel/copy_batch.hpp>
+#include <runnel/keep.hpp>
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace binding {
+namespace {
+
+constexpr const char* result_names[] = {"nothing", "direct", "staged", "inlined", "blocked"};
+static_assert(static_cast<int>(runnel::CopyResult::nothing) == 0 && static_cast<int>(runnel::CopyResult::blocked) == 4);
+[[nodiscard]] nb::object name_of(runnel::CopyResult result) {
+  static const auto* const made = [] {
+    auto* const names = new std::vector<nb::object>;
+    for (const char* const name : result_names) names->push_back(nb::steal(PyUnicode_InternFromString(name)));
+    return names;
+  }();
+  return (*made)[static_cast<std::size_t>(result)];
+}
+
+[[nodiscard]] runnel::Pageable pageable_of(nb::handle name) {
+  const std::string text = nb::cast<std::string>(name);
+  if (text == "stage") return runnel::Pageable::stage;
+  if (text == "block") return runnel::Pageable::block;
+  if (text == "refuse") return runnel::Pageable::refuse;
+  refuse_value("pageable is 'stage', 'block' or 'refuse'");
+}
+[[nodiscard]] runnel::CopyOptions options_of(nb::handle pageable, bool any_time) {
+  runnel::CopyOptions options;
+  if (!pageable.is_none()) options.pageable = pageable_of(pageable);
+  if (any_time) options.source = runnel::SourceAccess::any_time;
+  return options;
+}
+
+void refuse_sizes(const Array& to, const Array& from) {
+  PyErr_Format(PyExc_ValueError, "the destination has %zu bytes and the source has %zu: a copy converts and broadcasts nothing", to.bytes,
+               from.bytes);
+  throw nb::python_error();
+}
+
+/// A dimension of a copy between two arrays of one shape.
+struct Step {
+  std::ptrdiff_t count;
+  std::ptrdiff_t to;
+  std::ptrdiff_t from;
+};
+/// The strides of an array that is contiguous, for the shape of the other one.
+void set_strides(Array& array, const Array& other) {
+  if (!array.is_contiguous) return;
+  array.dimensions = other.dimensions;
+  array.shape = other.shape;
+  std::ptrdiff_t step = static_cast<std::ptrdiff_t>(other.item_bytes);
+  for (int i = other.dimensions - 1; i >= 0; --i) {
+    array.strides[static_cast<std::size_t>(i)] = step;
+    step *= other.shape[static_cast<std::size_t>(i)];
+  }
+}
+/// The dimensions from the innermost to the outermost, joined where both arrays allow it. The first one is the bytes of a row.
+[[nodiscard]] std::vector<Step> join_steps(const Array& to, const Array& from) {
+  std::vector<Step> steps;
+  for (int i = 0; i < from.dimensions; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (to.shape[at] != from.shape[at]) refuse_value("arrays that are not contiguous are copied if they have one shape");
+    if (to.strides[at] <= 0 || from.strides[at] <= 0)
+      refuse_value("an array that runs backwards, or repeats itself, cannot be copied: make it contiguous first");
+    if (from.shape[at] != 1) steps.push_back({from.shape[at], to.strides[at], from.strides[at]});
+  }
+  std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.from < b.from; });
+  std::vector<Step> joined{{static_cast<std::ptrdiff_t>(from.item_bytes), 1, 1}};
+  for (const Step& step : steps) {
+    Step& last = joined.back();
+    if (step.to == last.to * last.count && step.from == last.from * last.count)
+      last.count *= step.count;
+    else
+      joined.push_back(step);
+  }
+  return joined;
+}
+
+[[nodiscard]] std::size_t pitch(std::ptrdiff_t stride) noexcept { return static_cast<std::size_t>(stride); }
+
+/// At most three dimensions, as rows and slices.
+[[nodiscard]] runnel::CopyResult copy_steps(runnel::StreamRef stream, const Array& to, const Array& from, const std::vector<Step>& steps,
+                                            const runnel::CopyOptions& options) {
+  const auto width = static_cast<std::size_t>(steps[0].count);
+  if (steps.size() == 1) return unlocked([&] { return runnel::copy_bytes(stream, to.data, from.data, width, options); });
+  const std::size_t to_row = pitch(steps[1].to), from_row = pitch(steps[1].from);
+  const auto height = static_cast<std::size_t>(steps[1].count);
+  if (steps.size() == 2)
+    return unlocked([&] { return runnel::copy_2d(stream, to.data, to_row, from.data, from_row, width, height, options); });
+  const runnel::Pitches to_pitches{to_row, pitch(steps[2].to)}, from_pitches{from_row, pitch(steps[2].from)};
+  const runnel::Extent extent{width, height, static_cast<std::size_t>(steps[2].count)};
+  return unlocked([&] { return runnel::copy_3d(stream, to.data, to_pitches, from.data, from_pitches, extent, options.pageable); });
+}
+
+[[nodiscard]] runnel::CopyResult copy_strided(runnel::StreamRef stream, Array& to, Array& from, const runnel::CopyOptions& options) {
+  set_strides(to, from);
+  set_strides(from, to);
+  const std::vector<Step> steps = join_steps(to, from);
+  if (steps.size() > 3)
+    refuse_value(
+        "the arrays are not contiguous in more than three dimensions: make one of them contiguous, as numpy.ascontiguousarray does");
+  return copy_steps(stream, to, from, steps, options);
+}
+
+[[nodiscard]] bool is_pending(runnel::CopyResult result) noexcept {
+  return result == runnel::CopyResult::direct || result == runnel::CopyResult::staged;
+}
+
+/// Keeps the arrays until the stream has passed, if the copy is under way. If that fails, waits for the stream, so that nothing is freed
+/// early. Requires: not the interpreter's lock.
+void keep_if_pending(runnel::StreamRef stream, bool is_pending, Kept& arrays) {
+  if (!is_pending) return;
+  try {
+    runnel::keep(stream, std::move(arrays));
+  } catch (...) {
+    std::error_code code;
+    stream.synchronize(code);
+    throw;
+  }
+}
+
+/// A flat copy, in one go without the interpreter's lock.
+[[nodiscard]] runnel::CopyResult copy_flat(runnel::StreamRef stream, Kept& kept, const Array& to, const Array& from,
+                                           const runnel::CopyOptions& options) {
+  return unlocked([&] {
+    const runnel::CopyResult result = runnel::copy_bytes(stream, to.data, from.data, to.bytes, options);
+    keep_if_pending(stream, is_pending(result), kept);
+    return result;
+  });
+}
+
+[[nodiscard]] nb::object copy(nb::handle to, nb::handle from, nb::handle stream, nb::handle pageable, bool any_time) {
+  drop_now();
+  auto arrays = std::make_unique<KeptArrays>();
+  arrays->to.open(to, true);
+  arrays->from.open(from, false);
+  Array &into = arrays->to, &out_of = arrays->from;
+  if (into.bytes != out_of.bytes) refuse_sizes(into, out_of);
+  const runnel::StreamRef in = stream_for(stream, into, out_of);
+  runnel::CopyOptions options = options_of(pageable, any_time);
+  options.to_kind = into.kind;
+  options.from_kind = out_of.kind;
+  Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
+  if (into.is_contiguous && out_of.is_contiguous) return name_of(copy_flat(in, kept, into, out_of, options));
+  const runnel::CopyResult result = copy_strided(in, into, out_of, options);
+  unlocked([&] { keep_if_pending(in, is_pending(result), kept); });
+  return name_of(result);
+}
+
+/// What copy_many() keeps.
+struct KeptPairs : Holder {
+  std::vector<std::unique_ptr<KeptArrays>> pairs;
+};
+
+[[nodiscard]] std::unique_ptr<KeptArrays> open_pair(nb::handle pair, std::size_t at) {
+  const nb::object items = nb::steal(PySequence_Tuple(pair.ptr()));
+  if (!items.is_valid() || PyTuple_Size(items.ptr()) != 2) {
+    PyErr_Format(PyExc_TypeError, "copies[%zu] is no pair (destination, source)", at);
+    throw nb::python_error();
+  }
+  auto arrays = std::make_unique<KeptArrays>();
+  arrays->to.open(PyTuple_GetItem(items.ptr(), 0), true);
+  arrays->from.open(PyTuple_GetItem(items.ptr(), 1), false);
+  if (!arrays->to.is_contiguous || !arrays->from.is_contiguous) {
+    PyErr_Format(PyExc_ValueError, "copies[%zu] has an array that is not contiguous: copy() takes those, one at a time", at);
+    throw nb::python_error();
+  }
+  if (arrays->to.bytes != arrays->from.bytes) {
+    PyErr_Format(PyExc_ValueError, "copies[%zu]: the destination has %zu bytes and the source has %zu", at, arrays->to.bytes,
+                 arrays->from.bytes);
+    throw nb::python_error();
+  }
+  return arrays;
+}
+
+[[nodiscard]] nb::dict counts_of(const runnel::CopyBatchResult& result) {
+  nb::dict made;
+  made["nothing"] = result.nothing;
+  made["direct"] = result.direct;
+  made["staged"] = result.staged;
+  made["inlined"] = result.inlined;
+  made["blocked"] = result.blocked;
+  return made;
+}
+
+[[nodiscard]] nb::dict copy_many(nb::handle copies, nb::handle stream, nb::handle pageable, bool any_time) {
+  drop_now();
+  auto kept = std::make_unique<KeptPairs>();
+  for (nb::handle each : nb::iter(copies)) kept->pairs.push_back(open_pair(each, kept->pairs.size()));
+  if (kept->pairs.empty()) return counts_of({});
+  std::vector<runnel::CopyOperation> operations;
+  operations.reserve(kept->pairs.size());
+  for (const auto& pair : kept->pairs)
+    operations.push_back({pair->to.data, pair->from.data, pair->to.bytes, pair->to.kind, pair->from.kind});
+  const runnel::StreamRef in = stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
+  const runnel::CopyOptions options = options_of(pageable, any_time);
+  Kept holder{kept.release()};
+  return counts_of(unlocked([&] {
+    const runnel::CopyBatchResult result = runnel::copy_batch(in, operations, options);
+    keep_if_pending(in, result.direct + result.staged > 0, holder);
+    return result;
+  }));
+}
+
+void fill(nb::handle array, int value, nb::handle stream) {
+  drop_now();
+  if (value < 0 || value > 255) refuse_value("the value of a byte is 0 to 255");
+  auto arrays = std::make_unique<KeptArrays>();
+  arrays->to.open(array, true);
+  if (!arrays->to.is_contiguous) refuse_value("the array is not contiguous");
+  const runnel::StreamRef in = stream_for(stream, arrays->to, arrays->to);
+  const Array& to = arrays->to;
+  Kept kept{arrays.release()};
+  unlocked([&] {
+    runnel::fill_bytes(in, to.data, static_cast<unsigned char>(value), to.bytes);
+    keep_if_pending(in, true, kept);
+  });
+}
+
+}  // namespace
+
+void bind_copies(nb::module_& module) {
+  module.def(
+      "copy", &copy, nb::arg("dst").none(), nb::arg("src").none(), nb::arg("stream") = nb::none(), nb::kw_only(),
+      nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
+      nb::sig("def copy(dst: object, src: object, stream: Stream | None = None, *, pageable: typing.Literal['stage', 'block', 'refuse'] "
+              "| None = None, any_time: bool = False) -> typing.Literal['nothing', 'direct', 'staged', 'inlined', 'blocked']"),
+      "Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` (default: the\n"
+      "current stream; if none is set, the stream of the arrays' framework). Returns at once, also for\n"
+      "memory that is not pinned, and says what was done: ``'direct'`` and ``'staged'``: enqueued;\n"
+      "``'inlined'``: small, and done; ``'blocked'``: the caller was held; ``'nothing'``: nothing to\n"
+      "do.\n\n"
+      "The copy keeps both arrays until it is complete. ``src`` must not be written until then, nor\n"
+      "``dst`` be read: wait for the stream. Nothing is converted. Arrays that are not contiguous need\n"
+      "one shape, and go as rows and slices.\n\n"
+      "``pageable``: ``'stage'`` (default) goes through pinned memory; ``'block'`` holds the caller;\n"
+      "``'refuse'`` raises. ``any_time=True``: nothing that is enqueued writes ``src``, so that a busy\n"
+      "stream does not delay the reading.\n\n"
+      "Raises ValueError (sizes, shapes), BufferError (``dst`` is read-only), TypeError (no array),\n"
+      "InvalidArgument, Error.");
+  module.def("copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream") = nb::none(), nb::kw_only(),
+             nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
+             nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], stream: Stream | None = None, *, pageable: "
+                     "typing.Literal['stage', 'block', 'refuse'] | None = None, any_time: bool = False) -> dict[str, int]"),
+             "All copies of a list of pairs ``(dst, src)``, as one job, in no order among themselves: none may\n"
+             "write what another uses. Returns how many went which way, by the names of ``copy()``. All arrays\n"
+             "are contiguous. Raises as ``copy()``, before anything is enqueued; the text names the pair.");
+  module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"), nb::arg("stream") = nb::none(),
+             nb::sig("def fill(array: object, value: int, stream: Stream | None = None) -> None"),
+             "Sets every byte of an array to ``value`` (0 to 255), in the order of ``stream``. Keeps the array\n"
+             "until then.");
+}
+
+}  // namespace binding

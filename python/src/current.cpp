@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "current.hpp"
+
+#include "devices.hpp"
+#include "errors.hpp"
+#include "renamed.hpp"
+
+#include <nanobind/stl/optional.h>
+
+#include <map>
+#include <vector>
+
+namespace binding {
+namespace {
+
+// The variable holds None or a tuple (stream, the tuple before, the stream of the `with` that made it or None): a list that is never
+// changed, so that a context that was copied keeps its own.
+[[nodiscard]] nb::handle variable() {
+  static const nb::object* const made = [] {
+    const nb::object type = nb::module_::import_("contextvars").attr("ContextVar");
+    return new nb::object{type("runnel.current_stream", nb::arg("default") = nb::none())};
+  }();
+  return *made;
+}
+
+#ifdef Py_LIMITED_API
+// Its functions are not in the stable interface.
+[[nodiscard]] nb::object get() {
+  static PyObject* const method = PyObject_GetAttrString(variable().ptr(), "get");
+  PyObject* const value = PyObject_Vectorcall(method, nullptr, 0, nullptr);
+  if (value == nullptr) throw nb::python_error();
+  return nb::steal(value);
+}
+void set(nb::handle value) {
+  static PyObject* const method = PyObject_GetAttrString(variable().ptr(), "set");
+  PyObject* arguments[] = {value.ptr()};
+  PyObject* const token = PyObject_Vectorcall(method, arguments, 1, nullptr);
+  if (token == nullptr) throw nb::python_error();
+  Py_DECREF(token);
+}
+#else
+[[nodiscard]] nb::object get() {
+  PyObject* value = nullptr;
+  if (PyContextVar_Get(variable().ptr(), nullptr, &value) != 0) throw nb::python_error();
+  return nb::steal(value);
+}
+void set(nb::handle value) {
+  PyObject* const token = PyContextVar_Set(variable().ptr(), value.ptr());
+  if (token == nullptr) throw nb::python_error();
+  Py_DECREF(token);
+}
+#endif
+
+[[nodiscard]] nb::handle item(nb::handle node, Py_ssize_t at) { return PyTuple_GetItem(node.ptr(), at); }
+[[nodiscard]] nb::object make_node(nb::handle stream, nb::handle before, nb::handle entered) {
+  PyObject* const made = PyTuple_Pack(3, stream.ptr(), before.ptr(), entered.ptr());
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal(made);
+}
+[[nodiscard]] PyStream* stream_in(nb::handle node) { return nb::inst_ptr<PyStream>(item(node, 0)); }
+
+[[nodiscard]] nb::object find_node(std::optional<runnel::Device> device) {
+  nb::object node = get();
+  while (!node.is_none() && !(is_valid(stream_in(node)->ref) && (!device || stream_in(node)->ref.device() == *device)))
+    node = nb::borrow(item(node, 1));
+  return node;
+}
+
+/// torch's current stream on that device, by its handle: the quick way of its compiled code where it is there.
+[[nodiscard]] runnel::StreamRef torch_stream(int device) {
+  static const nb::object* const torch = new nb::object{nb::module_::import_("torch")};
+  static const nb::object* const raw = [] {
+    const nb::object fast = nb::getattr(torch->attr("_C"), "_cuda_getCurrentRawStream", nb::none());
+    return new nb::object{fast};
+  }();
+  const nb::object handle = raw->is_none() ? torch->attr("cuda").attr("current_stream")(device).attr("cuda_stream") : (*raw)(device);
+  return runnel::StreamRef::from_native(reinterpret_cast<runnel::native::stream>(nb::cast<std::uintptr_t>(handle)), runnel::Device{device});
+}
+[[nodiscard]] runnel::StreamRef cupy_stream() {
+  const nb::object stream = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();
+  const int device = nb::cast<int>(nb::module_::import_("cupy").attr("cuda").attr("Device")().attr("id"));
+  const auto handle = nb::cast<std::uintptr_t>(stream.attr("ptr"));
+  return runnel::StreamRef::from_native(reinterpret_cast<runnel::native::stream>(handle), runnel::Device{device});
+}
+
+}  // namespace
+
+PyStream* find_current(std::optional<runnel::Device> device) {
+  const nb::object node = find_node(device);
+  return node.is_none() ? nullptr : stream_in(node);
+}
+
+nb::object default_stream(runnel::Device device) {
+  static auto* const made = new std::map<int, nb::object>;  // never freed: the interpreter may be gone by then
+  if (const auto found = made->find(device.ordinal()); found != made->end()) return found->second;
+  const runnel::StreamRef view = unlocked([device] { return device.default_stream(); });
+  nb::object stream = nb::cast(new PyStream{view}, nb::rv_policy::take_ownership);
+  return made->emplace(device.ordinal(), stream).first->second;
+}
+
+nb::object current_stream(std::optional<runnel::Device> device) {
+  const nb::object node = find_node(device);
+  if (!node.is_none()) return nb::borrow(item(node, 0));
+  return default_stream(device.value_or(runnel::Device{0}));
+}
+
+runnel::StreamRef stream_of(nb::handle stream) {
+  if (!stream.is_none()) return as_stream(stream).ref;
+  const nb::object current = current_stream(std::nullopt);
+  return nb::inst_ptr<PyStream>(current)->ref;
+}
+
+runnel::StreamRef stream_for(nb::handle stream, const Array& to, const Array& from) {
+  if (!stream.is_none()) return as_stream(stream).ref;
+  const int device = to.device >= 0 ? to.device : from.device;
+  if (const PyStream* const current = find_current(device >= 0 ? std::optional{runnel::Device{device}} : std::nullopt)) return current->ref;
+  if (std::string_view{RUNNEL_BACKEND} != "host") {
+    if (device >= 0 && (to.framework == Framework::torch || from.framework == Framework::torch)) return torch_stream(device);
+    if (to.framework == Framework::cupy || from.framework == Framework::cupy) return cupy_stream();
+  }
+  const nb::object meant = default_stream(runnel::Device{device >= 0 ? device : 0});
+  return nb::inst_ptr<PyStream>(meant)->ref;
+}
+
+void enter_stream(nb::handle stream) { set(make_node(stream, get(), stream)); }
+
+void leave_stream(nb::handle stream) {
+  nb::object node = get();
+  while (!node.is_none() && !item(node, 2).is(stream)) node = nb::borrow(item(node, 1));
+  // In another context than the one that was entered there is nothing to leave.
+  if (!node.is_none()) set(item(node, 1));
+}
+
+void use_stream(nb::handle stream) {
+  // It replaces what use() set on this device since the last `with`, so that many calls make no long list.
+  const runnel::Device device = nb::inst_ptr<PyStream>(stream)->ref.device();
+  nb::object node = get();
+  std::vector<nb::object> others;
+  for (; !node.is_none() && item(node, 2).is_none(); node = nb::borrow(item(node, 1)))
+    if (!(is_valid(stream_in(node)->ref) && stream_in(node)->ref.device() == device)) others.push_back(nb::borrow(item(node, 0)));
+  for (auto each = others.rbegin(); each != others.rend(); ++each)
+    if (is_valid(nb::inst_ptr<PyStream>(*each)->ref)) node = make_node(*each, node, nb::none());
+  set(make_node(stream, node, nb::none()));
+}
+
+void bind_current(nb::module_& module) {
+  module.def(
+      "current_stream",
+      [](nb::object device) { return current_stream(device.is_none() ? std::nullopt : std::optional{device_of(device)}); },
+      nb::arg("device") = nb::none(), nb::sig("def current_stream(device: Device | int | None = None) -> Stream"),
+      "The stream that ``with stream:`` or ``stream.use()`` made current in this context (a thread, or\n"
+      "a task of asyncio), for ``device`` or for any; else the default stream of that device, or of\n"
+      "device 0.");
+  module.def(
+      "default_stream", [](nb::object device) { return default_stream(device_of(device)); }, nb::arg("device") = nb::none(),
+      nb::sig("def default_stream(device: Device | int | None = None) -> Stream"),
+      "The default stream of a device (default: device 0), which CuPy calls ``Stream.null``.");
+}
+
+}  // namespace binding

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// C++ exceptions as Python exceptions.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+
+namespace nb = nanobind;
+
+namespace binding {
+
+/// Registers the translation. The classes are those of runnel/_errors.py.
+void bind_errors(nb::module_& module);
+/// The Python exception for a C++ one, which is set. Requires: the interpreter's lock.
+void set_python_error(const std::exception_ptr& error);
+/// The same as an object; None for null.
+[[nodiscard]] nb::object python_exception(const std::exception_ptr& error);
+/// Throws a BufferError or a ValueError of Python.
+[[noreturn]] void refuse_buffer(const char* reason);
+[[noreturn]] void refuse_value(const char* reason);
+/// Raises Python's TimeoutError.
+[[noreturn]] void raise_timeout(const char* what);
+/// Throws if a signal's handler raised an exception, as Ctrl-C does.
+void check_signals();
+
+}  // namespace binding

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "events.hpp"
+
+#include "completions.hpp"
+#include "current.hpp"
+#include "errors.hpp"
+#include "waits.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+namespace binding {
+namespace {
+
+[[nodiscard]] double elapsed_time(const PyEvent& start, const PyEvent& end) {
+  if (!start.is_timed() || !end.is_timed())
+    refuse_value("elapsed_time() is for events that take the time: write runnel.Event(timing=True)");
+  const auto time = unlocked([&] { return end.timed() - start.timed(); });
+  return std::chrono::duration<double, std::milli>{time}.count();
+}
+
+[[nodiscard]] std::string describe(const PyEvent& event) {
+  return std::string{"<runnel.Event"} + (event.is_timed() ? " that takes the time" : "") +
+         (event.is_recorded ? ", recorded>" : ", never recorded>");
+}
+
+void bind_marks(nb::class_<PyEvent>& event) {
+  event
+      .def(
+          "record",
+          [](PyEvent& self, nb::object stream) {
+            const runnel::StreamRef in = stream_of(stream);
+            unlocked([&] { self.record(in); });
+          },
+          nb::arg("stream") = nb::none(), nb::sig("def record(self, stream: Stream | None = None) -> None"),
+          "Records everything that ``stream`` (default: the current stream) was given so far.")
+      .def(
+          "wait",
+          [](PyEvent& self, nb::object stream) {
+            const runnel::StreamRef in = stream_of(stream);
+            unlocked([&] { self.make_wait(in); });
+          },
+          nb::arg("stream") = nb::none(), nb::sig("def wait(self, stream: Stream | None = None) -> None"),
+          "What ``stream`` (default: the current stream) is given from now on runs after the recorded work,\n"
+          "as torch's ``Event.wait()``.");
+}
+
+void bind_questions(nb::class_<PyEvent>& event) {
+  event
+      .def(
+          "query", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); },
+          "True when the recorded work is complete. Never waits. Raises what failed.")
+      .def_prop_ro(
+          "done", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); }, "The same as ``query()``, as CuPy has it.")
+      .def(
+          "synchronize",
+          [](PyEvent& self, std::optional<double> timeout) {
+            wait_in_slices(timeout, "the event's work is not complete", [&](auto time) { return self.base().synchronize_for(time); });
+          },
+          nb::arg("timeout") = nb::none(),
+          "Waits until the recorded work is complete, at most ``timeout`` seconds. Raises TimeoutError, and\n"
+          "what failed.")
+      .def("elapsed_time", &elapsed_time, nb::arg("end"),
+           "Milliseconds from this event to ``end``, as torch's. Never waits. Raises NotReady if one of the\n"
+           "two is not complete, ValueError for events without ``timing=True``, InvalidArgument if one was\n"
+           "never recorded.")
+      .def_prop_ro("timing", &PyEvent::is_timed, "Whether it takes the time.")
+      .def("__repr__", &describe);
+}
+
+}  // namespace
+
+PyEvent::PyEvent(bool is_timed) {
+  if (is_timed) event_.emplace<runnel::TimedEvent>();
+}
+
+void PyEvent::record(runnel::StreamRef stream) {
+  base().record(stream);
+  is_recorded = true;
+}
+
+void PyEvent::make_wait(runnel::StreamRef stream) const {
+  std::visit([&](const auto& event) { stream.wait_event(event); }, event_);
+}
+
+void bind_events(nb::module_& module) {
+  auto event = nb::class_<PyEvent>(module, "Event", nb::is_weak_referenceable(),
+                                   "A mark in a stream. Recording it again replaces the mark; one that was never recorded is\n"
+                                   "complete. With ``timing=True`` it takes the time, too.");
+  event.def(nb::init<bool>(), nb::arg("timing") = false);
+  bind_marks(event);
+  bind_questions(event);
+  bind_completions_of(event);
+}
+
+}  // namespace binding

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "overlap.hpp"
+
+#include "arrays.hpp"
+#include "blocks.hpp"
+#include "current.hpp"
+#include "devices.hpp"
+#include "errors.hpp"
+#include "references.hpp"
+#include "waits.hpp"
+
+#include <runnel/overlap_bytes.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace binding {
+namespace {
+
+/// Calls a source or a sink with a memoryview that ends with the call. @throws PythonFailure
+[[nodiscard]] std::size_t call_with_view(const SharedObject& function, void* data, std::size_t bytes, int access) {
+  std::size_t count = bytes;
+  call_python(function, [&](nb::handle f) {
+    const nb::object view = nb::steal(PyMemoryView_FromMemory(static_cast<char*>(data), static_cast<Py_ssize_t>(bytes), access));
+    if (!view.is_valid()) throw nb::python_error();
+    nb::object result = f(view);
+    // The view must not be used afterwards; it says so itself.
+    view.attr("release")();
+    if (access == PyBUF_WRITE) {
+      count = result.is_none() ? 0 : nb::cast<std::size_t>(result);
+      if (count > bytes) refuse_value("the source says that it wrote more bytes than the memoryview has");
+    }
+    check_signals();
+    return result;
+  });
+  return count;
+}
+
+/// An input or the output. It stays where it is while overlap() runs.
+struct End {
+  std::unique_ptr<Array> array;  // null for a function
+  std::function<std::size_t(std::span<std::byte>)> read;
+  std::function<void(std::span<const std::byte>)> write;
+  std::optional<runnel::OverlapSource<std::byte, std::function<std::size_t(std::span<std::byte>)>>> source;
+  std::optional<runnel::OverlapSink<std::byte, std::function<void(std::span<const std::byte>)>>> sink;
+};
+
+void open_array(End& end, nb::handle object, bool is_written) {
+  end.array = std::make_unique<Array>();
+  end.array->open(object, is_written);
+  if (!end.array->is_contiguous) refuse_value("overlap() takes arrays that are contiguous");
+}
+
+[[nodiscard]] runnel::AnyOverlapEnd open_input(End& end, nb::handle object, std::size_t item) {
+  if (PyCallable_Check(object.ptr()) == 0) {
+    open_array(end, object, false);
+    return runnel::by_rows(std::span{static_cast<const std::byte*>(end.array->data), end.array->bytes}, item);
+  }
+  const SharedObject function = share(object);
+  end.source.emplace(runnel::from_source<std::byte>(std::function<std::size_t(std::span<std::byte>)>{[function](std::span<std::byte> to) {
+                                                      return call_with_view(function, to.data(), to.size(), PyBUF_WRITE);
+                                                    }},
+                                                    item));
+  return *end.source;
+}
+
+[[nodiscard]] runnel::AnyOverlapEnd open_output(End& end, nb::handle object, std::size_t item) {
+  if (object.is_none()) return runnel::no_output;
+  if (PyCallable_Check(object.ptr()) == 0) {
+    open_array(end, object, true);
+    return runnel::by_rows(std::span{static_cast<std::byte*>(end.array->data), end.array->bytes}, item);
+  }
+  const SharedObject function = share(object);
+  end.sink.emplace(runnel::to_sink<std::byte>(std::function<void(std::span<const std::byte>)>{[function](std::span<const std::byte> from) {
+                                                static_cast<void>(
+                                                    call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ));
+                                              }},
+                                              item));
+  return *end.sink;
+}
+
+struct PyChunk {
+  nb::object stream;
+  std::size_t index, first, count, before, after, buffer;
+};
+
+/// The chunk's memory as a block that ends with the run.
+[[nodiscard]] Block chunk_block(std::vector<std::shared_ptr<Block::Memory>>& made, const void* data, std::size_t bytes,
+                                runnel::StreamRef stream) {
+  auto memory = std::make_shared<Block::Memory>();
+  memory->data = static_cast<std::byte*>(const_cast<void*>(data));
+  memory->bytes = bytes;
+  made.push_back(memory);
+  return {std::move(memory), stream};
+}
+
+/// Ends a chunk's blocks: their functions refuse from then on.
+struct EndBlocks {
+  std::vector<std::shared_ptr<Block::Memory>> blocks;
+  void end() noexcept {
+    for (const auto& block : blocks) block->is_live = false;
+  }
+};
+
+void call_function(const SharedObject& function, EndBlocks& blocks, bool has_output, runnel::StreamRef stream,
+                   const runnel::OverlapBytes& bytes, const runnel::OverlapChunk& chunk) {
+  call_python(function, [&](nb::handle f) {
+    const nb::object of_stream = nb::cast(new PyStream{stream}, nb::rv_policy::take_ownership);
+    nb::list arguments;
+    arguments.append(nb::cast(PyChunk{of_stream, chunk.index, chunk.first, chunk.count, chunk.before, chunk.after, chunk.buffer}));
+    for (const auto& in : bytes.in) arguments.append(nb::cast(chunk_block(blocks.blocks, in.data(), in.size(), stream)));
+    if (has_output) arguments.append(nb::cast(chunk_block(blocks.blocks, bytes.out.data(), bytes.out.size(), stream)));
+    nb::object result = nb::steal(PyObject_Call(f.ptr(), nb::tuple(arguments).ptr(), nullptr));
+    if (!result.is_valid()) throw nb::python_error();
+    check_signals();
+    return result;
+  });
+}
+
+[[nodiscard]] runnel::OverlapStrategy strategy_of(const std::string& name) {
+  if (name == "automatic") return runnel::OverlapStrategy::automatic;
+  if (name == "A") return runnel::OverlapStrategy::stream_per_chunk;
+  if (name == "B") return runnel::OverlapStrategy::copy_compute_copy;
+  refuse_value("strategy is 'A' (a stream for each chunk), 'B' (a stream for each step) or 'automatic'");
+}
+
+struct Options {
+  std::size_t chunk, in_flight, halo;
+  std::string strategy;
+  nb::object devices, progress;
+  bool record_times;
+};
+[[nodiscard]] runnel::OverlapOptions options_of(const Options& from) {
+  runnel::OverlapOptions made;
+  made.chunk = from.chunk;
+  made.in_flight = from.in_flight;
+  made.halo = from.halo;
+  made.strategy = strategy_of(from.strategy);
+  made.record_times = from.record_times;
+  if (!from.devices.is_none())
+    for (nb::handle each : nb::iter(from.devices)) made.devices.push_back(device_of(each));
+  if (!from.progress.is_none()) {
+    const SharedObject function = share(from.progress);
+    made.progress = [function](const runnel::OverlapProgress& now) {
+      call_python(function, [&](nb::handle f) { return f(now.items, now.total); });
+    };
+  }
+  return made;
+}
+
+[[nodiscard]] runnel::OverlapResult run(const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items,
+                                        std::size_t out_item, nb::callable function, const Options& options) {
+  drop_now();
+  std::vector<End> ends(nb::len(inputs) + 1);
+  std::vector<runnel::AnyOverlapEnd> in;
+  for (std::size_t i = 0; i < nb::len(inputs); ++i) in.push_back(open_input(ends[i], inputs[i], items.at(i)));
+  const runnel::AnyOverlapEnd out = open_output(ends.back(), output, out_item);
+  const SharedObject called = share(function);
+  const bool has_output = !output.is_none();
+  const runnel::OverlapOptions chosen = options_of(options);
+  EndBlocks blocks;
+  struct AtEnd {
+    EndBlocks& blocks;
+    ~AtEnd() { blocks.end(); }
+  } at_end{blocks};
+  return unlocked([&] {
+    return runnel::overlap_bytes(in, out, chosen,
+                                 [&](runnel::StreamRef stream, const runnel::OverlapBytes& bytes, const runnel::OverlapChunk& chunk) {
+                                   call_function(called, blocks, has_output, stream, bytes, chunk);
+                                 });
+  });
+}
+
+void bind_result(nb::module_& module) {
+  using Result = runnel::OverlapResult;
+  nb::class_<Result>(module, "OverlapResult", "What ``overlap()`` did.")
+      .def_ro("chunks", &Result::chunks, "Chunks that were finished.")
+      .def_ro("items", &Result::items, "Items in those chunks.")
+      .def_ro("written", &Result::written, "Bytes written to the output.")
+      .def_ro("chunk", &Result::chunk, "Items of a chunk.")
+      .def_ro("in_flight", &Result::in_flight, "Chunks in flight on each device.")
+      .def_prop_ro(
+          "seconds", [](const Result& r) { return std::chrono::duration<double>{r.time}.count(); }, "How long it took.")
+      .def_prop_ro(
+          "strategy", [](const Result& r) { return r.strategy == runnel::OverlapStrategy::copy_compute_copy ? "B" : "A"; },
+          "``'A'`` or ``'B'``; the faster one if both were tried.")
+      .def_prop_ro(
+          "hidden", [](const Result& r) { return runnel::measure_overlap(r.times).hidden_share(); },
+          "How much of the transfer time computing hid, 0 to 1, with ``record_times=True``.")
+      .def("__repr__", [](const Result& r) {
+        return "<runnel.OverlapResult: " + std::to_string(r.items) + " items in " + std::to_string(r.chunks) + " chunks of " +
+               std::to_string(r.chunk) + ", " + std::to_string(r.in_flight) + " in flight, strategy " +
+               (r.strategy == runnel::OverlapStrategy::copy_compute_copy ? "B" : "A") + ", " +
+               std::to_string(std::chrono::duration<double>{r.time}.count()) + " s>";
+      });
+}
+
+void bind_chunk(nb::module_& module) {
+  nb::class_<PyChunk>(module, "Chunk", "The part of the data that one call of overlap()'s function gets.")
+      .def_ro("stream", &PyChunk::stream, nb::sig("def stream(self) -> Stream"), "The stream in which the chunk is computed.")
+      .def_ro("index", &PyChunk::index, "0 for the first chunk.")
+      .def_ro("first", &PyChunk::first, "Number of its first item in the whole input.")
+      .def_ro("count", &PyChunk::count, "Its items, without the halo.")
+      .def_ro("before", &PyChunk::before, "Items of the halo at its beginning.")
+      .def_ro("after", &PyChunk::after, "Items of the halo at its end.")
+      .def_ro("buffer", &PyChunk::buffer, "Which of the device's buffers it is in; chunks in one buffer run one after the other.")
+      .def("__repr__", [](const PyChunk& c) {
+        return "<runnel.Chunk " + std::to_string(c.index) + ": items " + std::to_string(c.first) + " to " +
+               std::to_string(c.first + c.count) + ">";
+      });
+}
+
+}  // namespace
+
+void bind_overlap(nb::module_& module) {
+  bind_chunk(module);
+  bind_result(module);
+  module.def(
+      "_overlap",
+      [](const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items, std::size_t out_item, nb::callable function,
+         std::size_t chunk, std::size_t in_flight, std::size_t halo, const std::string& strategy, nb::object devices, nb::object progress,
+         bool record_times) {
+        return run(inputs, output, items, out_item, function, {chunk, in_flight, halo, strategy, devices, progress, record_times});
+      },
+      nb::arg("inputs"), nb::arg("output").none(), nb::arg("items"), nb::arg("out_item"), nb::arg("function"), nb::arg("chunk"),
+      nb::arg("in_flight"), nb::arg("halo"), nb::arg("strategy"), nb::arg("devices").none(), nb::arg("progress").none(),
+      nb::arg("record_times"),
+      nb::sig("def _overlap(inputs: list[object], output: object, items: collections.abc.Sequence[int], out_item: int, function: "
+              "typing.Callable[..., object], chunk: int, in_flight: int, halo: int, strategy: str, devices: object, progress: object, "
+              "record_times: bool) -> OverlapResult"));
+  module.def(
+      "_shape",
+      [](Block& block, const std::string& dtype, const std::vector<std::int64_t>& shape, bool is_in_order) {
+        shape_block(block, dtype, shape);
+        block.is_in_order = is_in_order;
+      },
+      nb::arg("block"), nb::arg("dtype"), nb::arg("shape"), nb::arg("is_in_order") = false);
+}
+
+}  // namespace binding

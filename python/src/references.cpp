@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "references.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <thread>
+
+namespace binding {
+namespace detail {
+
+std::atomic<Holder*> dropped{nullptr};
+
+namespace {
+std::atomic<bool> is_pending{false};
+std::atomic<bool> is_parking{false};
+std::atomic<bool> is_closed{false};
+std::atomic<int> within{0};     // threads that have the interpreter's lock from Interpreter, or wait for it
+std::atomic<int> returning{0};  // threads that lock again after a call
+// The thread that ends the process, and those that run a function of Python's, are not parked.
+thread_local bool is_exempt = false;
+
+// The child has one thread, which is in none of these places.
+[[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] {
+  within = 0;
+  returning = 0;
+  is_pending = false;
+});
+}  // namespace
+
+void destroy_dropped() noexcept {
+  Holder* each = dropped.exchange(nullptr, std::memory_order_acquire);
+  if (each == nullptr) return;
+  // A destructor may run any Python code, which must not see the caller's exception.
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  while (each != nullptr) delete std::exchange(each, each->next);
+  PyErr_Restore(type, value, trace);
+}
+
+}  // namespace detail
+
+void drop_later(Holder* holder) noexcept {
+  Holder* head = detail::dropped.load(std::memory_order_relaxed);
+  do holder->next = head;
+  while (!detail::dropped.compare_exchange_weak(head, holder, std::memory_order_release, std::memory_order_relaxed));
+  if (detail::is_closed.load() || detail::is_pending.exchange(true)) return;
+  const int refused = Py_AddPendingCall(
+      [](void*) {
+        detail::is_pending = false;
+        detail::destroy_dropped();
+        return 0;
+      },
+      nullptr);
+  if (refused != 0) detail::is_pending = false;  // its list is full: the next call drops
+}
+
+SharedObject share(nb::handle object) {
+  return {new ObjectHolder{nb::borrow(object)}, [](ObjectHolder* holder) { drop_later(holder); }};
+}
+
+Interpreter::Interpreter() noexcept {
+  detail::within.fetch_add(1);
+  if (detail::is_closed.load()) return;
+  state_ = PyGILState_Ensure();
+  is_held_ = true;
+  was_exempt_ = std::exchange(detail::is_exempt, true);
+}
+
+Interpreter::~Interpreter() {
+  if (is_held_) {
+    detail::is_exempt = was_exempt_;
+    PyGILState_Release(state_);
+  }
+  detail::within.fetch_sub(1);
+}
+
+void Unlocked::lock_again(PyThreadState* state) noexcept {
+  detail::returning.fetch_add(1);
+  if (detail::is_parking.load() && !detail::is_exempt) [[unlikely]] {
+    detail::returning.fetch_sub(1);
+    for (;;) ::pause();
+  }
+  PyEval_RestoreThread(state);
+  detail::returning.fetch_sub(1, std::memory_order_release);
+}
+
+namespace {
+void wait_for_none(const std::atomic<int>& threads) {
+  PyThreadState* const state = PyEval_SaveThread();
+  while (threads.load() != 0) std::this_thread::yield();
+  PyEval_RestoreThread(state);
+}
+}  // namespace
+
+void park_threads() {
+  detail::is_exempt = true;
+  detail::is_parking = true;
+  wait_for_none(detail::returning);
+}
+
+void close_interpreter() {
+  detail::is_closed = true;
+  wait_for_none(detail::within);
+}
+
+PythonFailure PythonFailure::fetch() {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (trace != nullptr) PyException_SetTraceback(value, trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  const nb::object exception = nb::steal(value);
+  std::string text = "a Python function raised an exception";
+  if (PyObject* const described = PyObject_Repr(exception.ptr())) {
+    if (const char* const bytes = PyUnicode_AsUTF8AndSize(described, nullptr)) text = bytes;
+    Py_DECREF(described);
+  }
+  PyErr_Clear();
+  return {share(exception), std::move(text)};
+}
+
+void PythonFailure::restore() const {
+  PyObject* const exception = exception_->object.ptr();
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+}
+
+void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call) {
+  const Interpreter interpreter;
+  if (!interpreter) return;
+  try {
+    static_cast<void>(call(function->object));
+  } catch (nb::python_error& error) {
+    error.restore();
+    throw PythonFailure::fetch();
+  }
+  drop_now();
+}
+
+}  // namespace binding

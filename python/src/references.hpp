@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python objects in the keeping of the library's threads, which never take the interpreter's lock to drop one.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace nb = nanobind;
+
+namespace binding {
+
+/// Something that holds Python objects. It is destroyed under the interpreter's lock.
+struct Holder {
+  Holder() = default;
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+  virtual ~Holder() = default;
+  Holder* next = nullptr;
+};
+
+/// Hands a holder over, from any thread: the next call, or one pending call of the interpreter, destroys it.
+void drop_later(Holder* holder) noexcept;
+namespace detail {
+extern std::atomic<Holder*> dropped;
+void destroy_dropped() noexcept;
+}  // namespace detail
+/// Destroys what was handed over. Requires: the interpreter's lock.
+inline void drop_now() noexcept {
+  if (detail::dropped.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    detail::destroy_dropped();
+}
+
+struct DropLater {
+  void operator()(Holder* holder) const noexcept { drop_later(holder); }
+};
+using Kept = std::unique_ptr<Holder, DropLater>;
+
+/// One Python object.
+struct ObjectHolder : Holder {
+  explicit ObjectHolder(nb::object from) noexcept : object{std::move(from)} {}
+  nb::object object;
+};
+/// A share of a Python object, for any thread.
+using SharedObject = std::shared_ptr<ObjectHolder>;
+[[nodiscard]] SharedObject share(nb::handle object);
+
+/// The interpreter's lock on a thread of the library, unless the interpreter ends: then nothing may be called.
+class Interpreter {
+ public:
+  Interpreter() noexcept;
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+  ~Interpreter();
+  [[nodiscard]] explicit operator bool() const noexcept { return is_held_; }
+
+ private:
+  bool is_held_ = false;
+  bool was_exempt_ = false;
+  PyGILState_STATE state_{};
+};
+
+/// The end of the process, in two steps, each under the interpreter's lock. From the first on, other threads than the caller's do not come
+/// back from a call of the library: a thread that asked for the lock of an interpreter that has ended would end the process.
+void park_threads();
+/// The second: no thread of the library enters the interpreter any more. Waits for those within.
+void close_interpreter();
+
+/// Gives the interpreter's lock up for a scope.
+class Unlocked {
+ public:
+  Unlocked() noexcept : state_{PyEval_SaveThread()} {}
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+  ~Unlocked() { lock_again(state_); }
+
+ private:
+  static void lock_again(PyThreadState* state) noexcept;
+  PyThreadState* state_;
+};
+/// Runs a function without the interpreter's lock.
+template <class F>
+decltype(auto) unlocked(F&& function) {
+  const Unlocked released;
+  return std::forward<F>(function)();
+}
+
+/// A Python exception on its way through the library.
+class PythonFailure : public std::exception {
+ public:
+  /// Takes the exception that is set. Requires: the interpreter's lock, and an exception.
+  [[nodiscard]] static PythonFailure fetch();
+  [[nodiscard]] const char* what() const noexcept override { return text_->c_str(); }
+  /// Sets it again. Requires: the interpreter's lock.
+  void restore() const;
+  [[nodiscard]] nb::handle exception() const noexcept { return exception_->object; }
+
+ private:
+  PythonFailure(SharedObject exception, std::string text)
+      : exception_{std::move(exception)}, text_{std::make_shared<const std::string>(std::move(text))} {}
+  SharedObject exception_;
+  std::shared_ptr<const std::string> text_;
+};
+
+/// Calls a Python function on a thread of the library. What the call returns or throws is dropped under the lock.
+/// @throws PythonFailure
+void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call);
+
+}  // namespace binding

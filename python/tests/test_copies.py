@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies from and to every kind of memory."""
+from __future__ import annotations
+
+import array
+import mmap
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import runnel
+from conftest import ON_HOST, Gate, on_host
+
+SIZES = [0, 1, 64, 4096, 32769, 300_000, 5_000_001]
+RESULTS = {"nothing", "direct", "staged", "inlined", "blocked"}
+
+
+def content(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_bytes_go_to_the_device_and_back(size: int, stream: runnel.Stream) -> None:
+    block = runnel.empty(size, stream)
+    back = bytearray(size)
+    assert runnel.copy(block, content(size), stream) in RESULTS
+    assert (runnel.copy(back, block, stream) == "nothing") == (size == 0)
+    stream.synchronize()
+    assert back == content(size)
+    assert block.nbytes == size and len(block) == size and repr(size) in repr(block)
+
+
+def memories(size: int, folder: Path) -> dict[str, Any]:
+    data = content(size)
+    path = folder / "file"
+    path.write_bytes(data)
+    with open(path, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    made: dict[str, Any] = {
+        "bytes": data, "bytearray": bytearray(data), "memoryview": memoryview(data), "array": array.array("B", data), "mmap": mapped,
+        "numpy": np.frombuffer(data, np.uint8), "map_file": runnel.map_file(path), "pinned": runnel.pinned_empty(size),
+    }
+    made["pinned"][:] = made["numpy"]
+    return made
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bytearray", "memoryview", "array", "mmap", "numpy", "map_file", "pinned"])
+def test_every_kind_of_memory_is_a_source(kind: str, tmp_path: Path, stream: runnel.Stream) -> None:
+    size = 700_001
+    with stream:
+        block = runnel.to_device(memories(size, tmp_path)[kind])
+    assert on_host(block, stream).tobytes() == content(size)
+
+
+def test_a_copy_returns_before_the_work_is_done(stream: runnel.Stream, gate: Gate) -> None:
+    source, target = np.full(1 << 20, 7, np.uint8), np.zeros(1 << 20, np.uint8)
+    gate.close(stream)
+    block = runnel.empty(source.nbytes, stream)
+    assert runnel.copy(block, source, stream) in ("direct", "staged")
+    runnel.copy(target, block, stream)
+    assert not stream.query() and not target.any()
+    gate.open()
+    stream.synchronize()
+    assert (target == 7).all()
+
+
+@pytest.mark.parametrize("any_time", [False, True])
+def test_options_reach_the_library(any_time: bool, stream: runnel.Stream) -> None:
+    source = np.arange(1 << 18)
+    block = runnel.empty(source.nbytes, stream)
+    assert runnel.copy(block, source, stream, pageable="block", any_time=any_time) == "blocked"
+    if not ON_HOST:
+        with pytest.raises(runnel.Error) as raised:
+            runnel.copy(block, source, stream, pageable="refuse")
+        assert raised.value.code == "not_permitted"
+    with pytest.raises(ValueError, match="'stage', 'block' or 'refuse'"):
+        runnel.copy(block, source, stream, pageable="other")  # type: ignore[arg-type]
+    stream.synchronize()
+
+
+def test_wrong_arguments_say_what_is_wrong(stream: runnel.Stream) -> None:
+    zeros = np.zeros(3, np.uint8)
+    with pytest.raises(BufferError, match="read-only.*order is copy"):
+        runnel.copy(b"abc", zeros, stream)
+    with pytest.raises(ValueError, match="3 bytes and the source has 4"):
+        runnel.copy(zeros, b"abcd", stream)
+    with pytest.raises(TypeError, match="class 'list'.*no memory"):
+        runnel.copy(zeros, [1, 2, 3], stream)
+    with pytest.raises(TypeError, match="no runnel.Stream.*wrap"):
+        runnel.copy(zeros, b"abc", 5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="negative"):
+        runnel.empty(-1)
+    with pytest.raises(runnel.OutOfMemoryError) as raised:
+        runnel.empty(1 << 60, stream)
+    assert isinstance(raised.value, MemoryError)
+
+
+def strided(shape: tuple[int, ...], pads: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    whole = np.random.default_rng(1).integers(0, 255, [n + pad for n, pad in zip(shape, pads)], np.uint8)
+    return whole[tuple(slice(0, n) for n in shape)]
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 6), (3, 4, 5), (1, 4, 1, 6), (2, 1, 3)])
+def test_arrays_with_gaps_go_as_rows_and_slices(shape: tuple[int, ...], stream: runnel.Stream) -> None:
+    source = strided(shape, (1,) * len(shape))
+    target = np.zeros([n + 2 for n in shape], np.uint8)[tuple(slice(1, n + 1) for n in shape)]
+    runnel.copy(target, source, stream)
+    stream.synchronize()
+    assert (target == source).all()
+    packed = np.zeros(shape, np.uint8)
+    runnel.copy(packed, source, stream)
+    stream.synchronize()
+    assert (packed == source).all()
+
+
+def test_columns_of_numbers_and_transposed_arrays(stream: runnel.Stream) -> None:
+    source = np.arange(24.0).reshape(4, 6)
+    target = np.zeros((4, 6))
+    runnel.copy(target[:, ::2], source[:, 1::2], stream)
+    stream.synchronize()
+    assert (target[:, ::2] == source[:, 1::2]).all() and not target[:, 1::2].any()
+    fortran = np.zeros((4, 6), order="F")
+    runnel.copy(fortran, np.asfortranarray(source), stream)
+    stream.synchronize()
+    assert (fortran == source).all()
+
+
+def test_what_rows_cannot_do_is_refused(stream: runnel.Stream) -> None:
+    with pytest.raises(ValueError, match="backwards"):
+        runnel.copy(np.zeros(4), np.zeros(4)[::-1], stream)
+    with pytest.raises(ValueError, match="one shape"):
+        runnel.copy(np.zeros((2, 4))[:, :3], np.zeros((3, 4))[:, :2], stream)
+    with pytest.raises(ValueError, match="more than three dimensions"):
+        runnel.copy(np.zeros((2, 2, 2, 2)), np.zeros((4, 4, 4, 4))[::2, ::2, ::2, ::2], stream)
+
+
+def test_copy_many_is_one_job(stream: runnel.Stream) -> None:
+    sources = [content(1000 * i) for i in range(40)]
+    targets = [bytearray(len(source)) for source in sources]
+    blocks = [runnel.empty(len(source), stream) for source in sources]
+    up = runnel.copy_many(zip(blocks, sources), stream)
+    down = runnel.copy_many(list(zip(targets, blocks)), stream, any_time=True)
+    stream.synchronize()
+    assert targets == sources
+    assert sum(up.values()) == sum(down.values()) == 40 and up["nothing"] == 1 and set(up) == RESULTS
+    assert sum(runnel.copy_many([], stream).values()) == 0
+
+
+def test_copy_many_names_the_pair(stream: runnel.Stream) -> None:
+    good = (bytearray(3), b"abc")
+    with pytest.raises(TypeError, match=r"copies\[1\] is no pair"):
+        runnel.copy_many([good, 3], stream)  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"copies\[1\].*3 bytes.*4"):
+        runnel.copy_many([good, (bytearray(3), b"abcd")], stream)
+    with pytest.raises(ValueError, match=r"copies\[0\].*not contiguous"):
+        runnel.copy_many([(np.zeros(3), np.zeros(6)[::2])], stream)
+    with pytest.raises(BufferError):
+        runnel.copy_many([good, (b"abc", b"abc")], stream)
+    stream.synchronize()
+    assert good[0] == bytearray(3)
+
+
+def test_fill_sets_bytes(stream: runnel.Stream) -> None:
+    block = runnel.empty(1000, stream)
+    runnel.fill(block, 9, stream)
+    assert (on_host(block, stream) == 9).all()
+    with pytest.raises(ValueError, match="0 to 255"):
+        runnel.fill(block, 256, stream)
+
+
+def test_to_device_keeps_shape_and_type(stream: runnel.Stream) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    block = runnel.to_device(x, stream=stream)
+    assert (block.shape, block.dtype, block.nbytes) == ((3, 4), "float32", 48)
+    out = np.zeros_like(x)
+    assert runnel.to_host(block, out, stream) is out
+    stream.synchronize()
+    assert (out == x).all() and (on_host(block, stream) == x).all()
+
+
+def test_views_of_a_block(stream: runnel.Stream) -> None:
+    block = runnel.to_device(np.arange(8, dtype=np.int32), stream=stream)
+    part = block.view("int16", (2, 4), offset=16)
+    assert on_host(part, stream).ravel().tolist() == [4, 0, 5, 0, 6, 0, 7, 0]
+    assert part.ptr == block.ptr + 16 and block.view("float64").shape == (4,)
+    for arguments in [("float64", (5,)), ("uint8", None, 33), ("int32", (-1,)), ("float64", None, 4), ("quaternion",)]:
+        with pytest.raises(ValueError):
+            block.view(*arguments)
+
+
+def test_pinned_arrays_are_arrays(stream: runnel.Stream) -> None:
+    x = runnel.pinned_empty((3, 5), "float64")
+    assert x.shape == (3, 5) and x.dtype == np.float64 and x.flags.writeable and x.flags.c_contiguous
+    x[:] = 2
+    block = runnel.to_device(x, stream=stream)
+    assert runnel.copy(x, block, stream) == "direct"
+    assert (on_host(block, stream) == 2).all()
+    assert runnel.pinned_empty(0).size == 0 and runnel.pinned_empty(7).nbytes == 7
+    statistics = runnel.PinnedPool.statistics()
+    assert statistics["in_use"] >= x.nbytes
+    runnel.PinnedPool.trim()
+    runnel.PinnedPool.reset_peak()
+
+
+def test_registered_arrays_are_copied_directly(stream: runnel.Stream) -> None:
+    x = np.full(1 << 20, 3, np.uint8)
+    block = runnel.empty(x.nbytes, stream)
+    with runnel.register(x) as registered:
+        assert runnel.copy(block, x, stream) == "direct"
+        stream.synchronize()
+        assert "1048576" in repr(registered)
+    assert "closed" in repr(registered)
+    with pytest.raises(ValueError, match="contiguous"):
+        runnel.register(np.zeros((4, 4))[:, ::2])
+
+
+def test_map_file_maps_any_part(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content(100_000))
+    assert runnel.map_file(path) == content(100_000)
+    assert runnel.map_file(str(path), 5, 70_000) == content(100_000)[5:70_005]
+    assert runnel.map_file(path, 100_000) == b""
+    with pytest.raises(ValueError, match="100000 bytes"):
+        runnel.map_file(path, 1, 100_000)
+    with pytest.raises(FileNotFoundError):
+        runnel.map_file(tmp_path / "none")
+
+
+def test_dlpack_both_ways(stream: runnel.Stream) -> None:
+    block = runnel.to_device(np.arange(6, dtype=np.int16).reshape(2, 3), stream=stream)
+    kind, number = block.__dlpack_device__()
+    assert number == 0 and kind in (1, 2, 10)
+    assert "dltensor" in repr(block.__dlpack__(stream=None if ON_HOST else -1))
+    assert "dltensor_versioned" in repr(block.__dlpack__(stream=None if ON_HOST else stream.handle, max_version=(1, 1)))
+    with pytest.raises(BufferError):
+        block.__dlpack__(dl_device=(kind, 5))
+    with pytest.raises(BufferError):
+        block.__dlpack__(copy=True)
+
+    class Only:  # an array that has DLPack alone
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return block.__dlpack__(**keywords)
+
+        def __dlpack_device__(self) -> Any:
+            return block.__dlpack_device__()
+
+    out = np.zeros((2, 3), np.int16)
+    runnel.copy(out, Only(), stream)
+    stream.synchronize()
+    assert out.tolist() == [[0, 1, 2], [3, 4, 5]]
+    if ON_HOST:
+        assert np.from_dlpack(block).tolist() == out.tolist()
+        assert not hasattr(block, "__cuda_array_interface__")
+    else:
+        made = block.__cuda_array_interface__
+        assert made["shape"] == (2, 3) and made["typestr"] == "<i2" and made["data"] == (block.ptr, False)
+
+
+def test_dlpack_waits_for_the_block(stream: runnel.Stream, gate: Gate) -> None:
+    if not ON_HOST:
+        other = runnel.Stream()
+        gate.close(stream)
+        block = runnel.empty(10, stream)
+        block.__dlpack__(stream=other.handle)
+        assert not other.query()
+        gate.open()
+        other.synchronize()
+        return
+    block = runnel.empty(10, stream)
+    seen: list[int] = []
+    stream.launch_host_func(seen.append, 1)
+    np.from_dlpack(block)
+    assert seen == [1]
+
+
+class CudaArray:
+    """What CuPy's arrays show."""
+
+    def __init__(self, memory: np.ndarray[Any, Any], read_only: bool = False) -> None:
+        self.memory = memory
+        self.__cuda_array_interface__ = {
+            "shape": memory.shape, "strides": None if memory.flags.c_contiguous else memory.strides, "typestr": memory.dtype.str,
+            "data": (memory.ctypes.data, read_only), "version": 3,
+        }
+
+
+def test_cuda_array_interface(stream: runnel.Stream) -> None:
+    source, target = np.arange(12.0).reshape(3, 4), np.zeros((3, 2))
+    runnel.copy(CudaArray(target), CudaArray(source[:, 1:3]), stream)
+    stream.synchronize()
+    assert (target == source[:, 1:3]).all()
+    with pytest.raises(BufferError, match="read-only"):
+        runnel.copy(CudaArray(target, True), target, stream)
+
+
+def test_the_current_stream_is_the_default(gate: Gate) -> None:
+    s = runnel.Stream()
+    gate.close(s)
+    target = bytearray(1 << 20)
+    with s:
+        runnel.copy(runnel.empty(1 << 20), target)
+        assert not s.query()
+        gate.open()
+        runnel.synchronize()
+    runnel.copy(target, bytes(1 << 20))
+    runnel.synchronize(timeout=60)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing is freed before its copy is complete, and everything is freed afterwards."""
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import runnel
+from conftest import Gate, eventually
+
+
+class Tracked(np.ndarray):  # type: ignore[type-arg]
+    """An array that can be referred to weakly, as any array can, and is told apart."""
+
+
+def tracked(size: int, value: int = 0) -> Tracked:
+    return np.full(size, value, np.uint8).view(Tracked)
+
+
+@pytest.mark.parametrize("size", [64, 1 << 20])
+def test_a_copy_keeps_both_arrays_until_it_is_complete(size: int, stream: runnel.Stream, gate: Gate) -> None:
+    source, target = tracked(size, 5), tracked(size)
+    block = runnel.empty(size, stream)
+    gate.close(stream)
+    assert runnel.copy(block, source, stream) in ("direct", "staged")
+    assert runnel.copy(target, block, stream) in ("direct", "staged")
+    kept = [weakref.ref(source), weakref.ref(target), weakref.ref(block)]
+    del source, target, block
+    gc.collect()
+    assert all(each() is not None for each in kept)
+    gate.open()
+    assert eventually(lambda: all(each() is None for each in kept))
+
+
+def test_copy_many_keeps_all(stream: runnel.Stream, gate: Gate) -> None:
+    pairs: list[Any] = [(tracked(100_000), tracked(100_000, i)) for i in range(10)]
+    kept = [weakref.ref(array) for pair in pairs for array in pair]
+    gate.close(stream)
+    runnel.copy_many(pairs, stream)
+    pairs.clear()
+    gc.collect()
+    assert all(each() is not None for each in kept)
+    gate.open()
+    assert eventually(lambda: all(each() is None for each in kept))
+
+
+def test_what_is_refused_keeps_nothing(stream: runnel.Stream) -> None:
+    array = tracked(10)
+    before = sys.getrefcount(array)
+    for _ in range(10):
+        with pytest.raises(ValueError):
+            runnel.copy(array, b"abc", stream)
+        with pytest.raises(TypeError):
+            runnel.copy(array, array, 3)  # type: ignore[arg-type]
+    assert sys.getrefcount(array) == before
+
+
+def test_buffers_are_given_back(stream: runnel.Stream) -> None:
+    growing = bytearray(1 << 16)
+    runnel.copy(growing, bytes(1 << 16), stream)
+    stream.synchronize()
+
+    def resizes() -> bool:
+        try:
+            growing.append(1)  # BufferError while a copy holds it
+        except BufferError:
+            return False
+        return True
+
+    assert eventually(resizes)
+
+
+def test_a_wrapped_stream_keeps_its_owner() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.stream = runnel.Stream()
+            self.cuda_stream, self.device = self.stream.handle, 0
+
+    owner = Owner()
+    gone = weakref.ref(owner)
+    wrapped = runnel.Stream.wrap(owner)
+    del owner
+    gc.collect()
+    assert gone() is not None and wrapped.query()
+    del wrapped
+    assert eventually(lambda: gone() is None)
+
+
+def test_host_functions_are_dropped_when_they_have_run(stream: runnel.Stream) -> None:
+    argument = tracked(10)
+    gone = weakref.ref(argument)
+    stream.launch_host_func(lambda x: None, argument)
+    del argument
+    stream.synchronize()
+    assert eventually(lambda: gone() is None)
+
+
+def test_an_exception_that_nobody_sees_is_dropped() -> None:
+    class Mine(Exception):
+        pass
+
+    made: list[Any] = []
+
+    def fail() -> None:
+        error = Mine()
+        made.append(weakref.ref(error))
+        raise error
+
+    stream = runnel.Stream()
+    stream.launch_host_func(fail)
+    event = stream.record_event()
+    event.synchronize()
+    del stream
+    assert eventually(lambda: bool(made) and made[0]() is None)
+
+
+def test_a_block_is_kept_by_what_was_made_of_it(stream: runnel.Stream) -> None:
+    block = runnel.empty(100, stream)
+    gone = weakref.ref(block)
+    capsule = block.__dlpack__(stream=None if runnel.backend == "host" else -1)
+    view = block.view("float32")
+    del block
+    gc.collect()
+    assert gone() is not None
+    del capsule
+    assert eventually(lambda: gone() is None)
+    runnel.fill(view, 1, stream)
+    stream.synchronize()
+
+
+def test_pinned_memory_is_kept_by_its_arrays() -> None:
+    before = runnel.PinnedPool.statistics()["in_use"]
+    row = runnel.pinned_empty((100, 1000))[3]
+    gc.collect()
+    assert runnel.PinnedPool.statistics()["in_use"] > before
+    del row
+    assert eventually(lambda: runnel.PinnedPool.statistics()["in_use"] <= before)
+
+
+class Program:
+    """Random copies between arrays, checked against what they would do one after the other; references are dropped at random."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.streams = [runnel.Stream() for _ in range(3)]
+        self.kept: list[Any] = []
+        self.checks: list[tuple[Any, int]] = []
+
+    def array(self, size: int, value: int) -> Any:
+        kind = self.random.randrange(3)
+        if kind == 0:
+            made = runnel.pinned_empty(size).view(Tracked)
+            made[:] = value
+        else:
+            made = tracked(size, value)
+        self.kept.append(weakref.ref(made))
+        return made
+
+    def step(self) -> None:
+        stream = self.random.choice(self.streams)
+        size = self.random.choice([1, 64, 5000, 70_000, 400_000])
+        value = self.random.randrange(256)
+        source, target = self.array(size, value), self.array(size, 0)
+        block = runnel.empty(size, stream)
+        self.kept.append(weakref.ref(block))
+        if self.random.random() < 0.3:
+            runnel.copy_many([(block, source)], stream)
+        else:
+            runnel.copy(block, source, stream)
+        if self.random.random() < 0.5:
+            other = self.random.choice(self.streams)
+            other.wait_stream(stream)
+            block.record_stream(other)
+            stream = other
+        runnel.copy(target, block, stream)
+        self.checks.append((target, value))
+        if self.random.random() < 0.3:
+            runnel.Stream(priority=-1).wait_stream(stream)
+        if self.random.random() < 0.2:
+            self.check(stream)
+
+    def check(self, stream: runnel.Stream) -> None:
+        for each in self.streams:
+            stream.wait_stream(each)
+        stream.synchronize()
+        for target, value in self.checks:
+            assert (np.asarray(target) == value).all()
+        self.checks.clear()
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+        self.check(self.streams[0])
+        assert eventually(lambda: all(each() is None for each in self.kept))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_free_nothing_early_and_leak_nothing(seed: int) -> None:
+    Program(seed).run(40)
+
+
+def test_random_programs_on_threads() -> None:
+    failures: list[BaseException] = []
+
+    def run(seed: int) -> None:
+        try:
+            Program(seed).run(15)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(100 + i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ends of processes, Ctrl-C, fork, other interpreters, and what is imported: each in a process of its own."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import runnel
+from conftest import check_python, run_python
+
+EXITS = {
+    "with work in a stream": "runnel.copy(bytearray(10_000_000), bytes(10_000_000), s)",
+    "with a host function that runs": "s.launch_host_func(time.sleep, 0.2); s.launch_host_func(print, 'ran')",
+    "with a completion": "s.launch_host_func(time.sleep, 0.1); s.on_done(lambda error: print('ran'))",
+    "in an exception": "s.launch_host_func(time.sleep, 0.1); s.launch_host_func(print, 'ran'); sys.excepthook = lambda *a: None; 1 / 0",
+    "by sys.exit on a thread": "threading.Thread(target=lambda: (s.launch_host_func(print, 'ran'), sys.exit())).start()",
+    "with a thread that goes on": "threading.Thread(target=lambda: [s.launch_host_func(int) for _ in iter(int, 1)], daemon=True).start()",
+    "with an exception that nobody saw": "s.launch_host_func(lambda: 1 / 0); s.record_event().synchronize()",
+    "with a pool and pinned memory": "p = runnel.StreamPool(size=2); l = p.acquire(); m = runnel.PinnedMemory(1000)",
+    "with a block and its capsule": "b = runnel.empty(1000, s); c = b.__dlpack__(stream=None if runnel.backend == 'host' else -1)",
+    "in a loop of asyncio": "asyncio.new_event_loop().run_until_complete(wait(s))",
+}
+PROGRAM = """
+    import asyncio, sys, threading, time, runnel
+    s = runnel.Stream()
+    async def wait(stream):
+        await stream
+    {}
+"""
+
+
+@pytest.mark.parametrize("name", EXITS)
+def test_exits_clean(name: str) -> None:
+    done = run_python(PROGRAM.format(EXITS[name]))
+    assert done.returncode == (1 if "1 / 0" in EXITS[name] and "excepthook" in EXITS[name] else 0), done.stderr
+    assert done.stderr == ""
+    assert ("'ran'" not in EXITS[name]) or "ran" in done.stdout
+
+
+@pytest.mark.parametrize("wait", ["s.synchronize()", "e.synchronize()", "runnel.Device(0).synchronize()", "pool.acquire(1000)"])
+def test_ctrl_c_ends_a_wait(wait: str) -> None:
+    program = f"""
+import runnel, threading, sys
+s = runnel.Stream(); gate = threading.Event(); s.launch_host_func(gate.wait); e = s.record_event()
+pool = runnel.StreamPool(size=1, max=1); lease = pool.acquire()
+print("waits", flush=True)
+try:
+    {wait}
+except KeyboardInterrupt:
+    print("interrupted")
+gate.set()
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "waits\n"
+    time.sleep(0.05)  # into the wait; a signal before it is seen as well
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.read() == "interrupted\n"
+    assert process.wait(60) == 0
+
+
+def test_ctrl_c_ends_an_overlap() -> None:
+    check_python("""
+        import os, signal, runnel
+        def fn(chunk, x):
+            if chunk.index == 3: os.kill(os.getpid(), signal.SIGINT)
+        try:
+            runnel.overlap(bytes(1000), None, fn, chunk=10)
+        except KeyboardInterrupt:
+            print("interrupted")
+        else:
+            raise SystemExit("went on")
+    """)
+
+
+def test_a_forked_child_is_refused_and_ends() -> None:
+    out = check_python("""
+        import os, runnel
+        s = runnel.Stream(); runnel.copy(bytearray(100), bytes(100), s); s.synchronize()
+        child = os.fork()
+        if child == 0:
+            try:
+                s.launch_host_func(print)
+            except runnel.Error as error:
+                os.write(1, error.code.encode())
+            raise SystemExit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        s.launch_host_func(print, "parent")
+        s.synchronize()
+    """)
+    assert "forked" in out and "parent" in out
+
+
+def test_a_child_that_is_forked_before_the_first_use_works() -> None:
+    check_python("""
+        import os, sys, runnel
+        child = os.fork()
+        if child == 0:
+            t = bytearray(3); s = runnel.Stream(); runnel.copy(t, b"abc", s); s.synchronize(); assert t == b"abc"
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """) if runnel.backend == "host" else None
+
+
+def test_other_interpreters_are_refused() -> None:
+    check_python("""
+        import sys
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        import runnel
+        other = interpreters.create()
+        program = "import runnel"
+        if sys.version_info >= (3, 13):
+            failed = interpreters.exec(other, program)
+            assert failed is not None and "ImportError" in str(failed.type.__name__), failed
+        else:
+            try:
+                interpreters.run_string(other, program)
+            except Exception as error:
+                assert "ImportError" in str(error) or "interpreter" in str(error), error
+            else:
+                raise SystemExit("it was not refused")
+    """)
+
+
+def test_numpy_is_not_needed() -> None:
+    check_python("""
+        import sys
+        sys.modules["numpy"] = None
+        import runnel
+        s = runnel.Stream(); t = bytearray(5)
+        b = runnel.to_device(b"hello", stream=s); runnel.copy(t, b, s); s.synchronize()
+        assert t == b"hello"
+    """)
+
+
+def test_the_backend_is_chosen_by_name() -> None:
+    assert check_python("import runnel; print(runnel.backend, runnel.why_no_device())", RUNNEL_BACKEND="host").startswith("host ")
+    done = run_python("import runnel", RUNNEL_BACKEND="vulkan")
+    assert done.returncode != 0 and "RUNNEL_BACKEND=vulkan" in done.stderr and "built with" in done.stderr
+
+
+def test_without_a_device_the_host_is_used() -> None:
+    out = check_python("import runnel; print(runnel.backend); print(runnel.why_no_device())", RUNNEL_BACKEND="", STANDIN_DEVICES="0", LD_LIBRARY_PATH="")
+    if out.startswith("host"):
+        assert out.split("\n")[1] != ""
+
+
+def test_a_host_function_gets_the_lock_while_others_wait() -> None:
+    check_python("""
+        import runnel, threading
+        streams = [runnel.Stream() for _ in range(4)]
+        def work(s):
+            for i in range(50):
+                s.launch_host_func(sum, range(100)); s.synchronize()
+        threads = [threading.Thread(target=work, args=(s,)) for s in streams]
+        [t.start() for t in threads]; [t.join() for t in threads]
+    """)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_multiprocessing_by_spawn_works() -> None:
+    check_python("""
+        import subprocess, sys
+        subprocess.run([sys.executable, "-c", "import runnel; runnel.Stream().synchronize()"], check=True)
+    """)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types and documentation."""
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import runnel
+
+PROGRAM = """
+import asyncio
+import runnel
+
+stream: runnel.Stream = runnel.Stream(0, priority=-1, name="x")
+with stream as s:
+    done: bool = s.query()
+how = runnel.copy(bytearray(3), b"abc", stream)
+if how == "direct":
+    pass
+event: runnel.Event = stream.record_event()
+time: float = runnel.Event(timing=True).elapsed_time(runnel.Event(True))
+counts: dict[str, int] = runnel.copy_many([(bytearray(3), b"abc")], any_time=True)
+result: runnel.OverlapResult = runnel.overlap(b"abc", None, lambda chunk, x: None)
+block: runnel.Block = runnel.empty(10)
+shape: tuple[int, ...] = block.shape
+view: memoryview = runnel.map_file("/etc/hostname")
+
+async def main() -> None:
+    await stream
+    await event
+
+null: runnel.Stream = runnel.Stream.null
+stream.launch_host_func(print, 1, 2)
+stream.on_done(lambda error: print(error))
+"""
+WRONG = """
+import runnel
+runnel.copy(bytearray(3), b"abc", 5)
+runnel.Stream(priority="high")
+how: int = runnel.copy(bytearray(3), b"abc")
+runnel.Stream().synchronise()
+"""
+
+
+def mypy(program: str, folder: Path) -> str:
+    pytest.importorskip("mypy")
+    path = folder / "program.py"
+    path.write_text(program)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(path)], capture_output=True, text=True, cwd=folder)
+    return done.stdout + done.stderr
+
+
+def test_programs_are_checked(tmp_path: Path) -> None:
+    assert "Success" in mypy(PROGRAM, tmp_path)
+    found = mypy(WRONG, tmp_path)
+    assert [f":{line}: error" in found for line in (3, 4, 5, 6)] == [True] * 4, found
+
+
+def test_the_package_itself_is_typed(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", "-p", "runnel"], capture_output=True, text=True, cwd=tmp_path)
+    assert "Success" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in runnel.__all__ if name != "backend"])
+def test_everything_has_documentation(name: str) -> None:
+    thing = getattr(runnel, name)
+    assert inspect.getdoc(thing), name
+    lines = str(inspect.getdoc(thing)).split("\n")
+    assert max(map(len, [line for line in lines if not line.startswith(name + "(")])) <= 130
+    if inspect.isclass(thing) and not issubclass(thing, BaseException):
+        for member in vars(thing):
+            if not member.startswith("_"):
+                assert inspect.getdoc(getattr(thing, member)), f"{name}.{member}"
+        assert thing.__module__ == "runnel"

@@ -31,13 +31,13 @@ concept Mdspan = requires(const M& view) {
   { view.is_strided() } -> std::convertible_to<bool>;
   { view.data_handle() } -> std::convertible_to<typename M::element_type*>;
 };
-template <class To, class From>
-concept MdspanCopy = Mdspan<To> && Mdspan<From> && To::rank()
+template <class From, class To>
+concept MdspanCopiedTo = Mdspan<To> && Mdspan<From> && To::rank()
 == From::rank() && !std::is_const_v<typename To::element_type> &&
     std::is_same_v<typename To::element_type, std::remove_const_t<typename From::element_type>> &&
     std::is_trivially_copyable_v<typename To::element_type>;
-template <class To, class From>
-concept WrongMdspanCopy = Mdspan<To> && Mdspan<From> && !MdspanCopy<To, From>;
+template <class From, class To>
+concept MdspanWronglyCopiedTo = Mdspan<To> && Mdspan<From> && !MdspanCopiedTo<From, To>;
 
 template <class M>
 [[nodiscard]] std::string extents_of(const M& view) {
@@ -65,31 +65,30 @@ CopyResult copy_mdspan(StreamRef stream, const To& to, const From& from, const C
 
 }  // namespace detail
 
-///@{ All elements of `from` to `to`, which has the same extents; the memory may be of any kind. Strides may differ, gaps are left as they
+/// All elements of `from` to `to`, which has the same extents; the memory may be of any kind. Strides may differ, gaps are left as they
 /// are. The dimensions must follow each other in one order on both sides: this copy does not transpose. Dimensions that lie end to end on
 /// both sides are copied as one. If more than rows remain, each index of the other dimensions is a copy of the runtime, so that a few large
 /// rows are quick and many short ones are not. If one of several fails, those before it stay enqueued. The result is what holds for all.
 /// Both sides must stay alive, and the source unchanged, until the stream has completed the copy.
 /// @throws as copy_bytes(); errc::invalid_argument also for extents that differ, and for layouts without strides or in another order
-template <class To, class From>
-requires detail::MdspanCopy<To, From> CopyResult copy(StreamRef stream, const To& to, const From& from,
-                                                      Pageable policy = default_pageable()) {
+template <class To, detail::MdspanCopiedTo<To> From>
+CopyResult copy(StreamRef stream, const To& to, const From& from, Pageable policy = default_pageable()) {
   return detail::copy_mdspan(stream, to, from, CopyOptions{.pageable = policy});
 }
-template <class To, class From>
-requires detail::MdspanCopy<To, From> CopyResult copy(StreamRef stream, const To& to, const From& from, const CopyOptions& options) {
+/// The same with options.
+template <class To, detail::MdspanCopiedTo<To> From>
+CopyResult copy(StreamRef stream, const To& to, const From& from, const CopyOptions& options) {
   return detail::copy_mdspan(stream, to, from, options);
 }
 /// On the current stream.
-template <class To, class From>
-requires detail::MdspanCopy<To, From> CopyResult copy(const To& to, const From& from) {
+template <class To, detail::MdspanCopiedTo<To> From>
+CopyResult copy(const To& to, const From& from) {
   return detail::copy_mdspan(current_stream(), to, from, CopyOptions{});
 }
-///@}
 
 /// @cond
-template <class To, class From>
-requires detail::WrongMdspanCopy<To, From> CopyResult copy RUNNEL_REFUSED(
+template <class To, detail::MdspanWronglyCopiedTo<To> From>
+CopyResult copy RUNNEL_REFUSED(
     "the mdspans must have as many dimensions and the same trivially copyable elements, and the destination must be writable", StreamRef,
     const To&, const From&, const CopyOptions& = {});
 /// @endcond

@@ -3,7 +3,6 @@
 
 #include "devices.hpp"
 #include "errors.hpp"
-#include "renamed.hpp"
 
 #include <nanobind/stl/optional.h>
 
@@ -61,7 +60,7 @@ void set(nb::handle value) {
 
 [[nodiscard]] nb::object find_node(std::optional<runnel::Device> device) {
   nb::object node = get();
-  while (!node.is_none() && !(is_valid(stream_in(node)->ref) && (!device || stream_in(node)->ref.device() == *device)))
+  while (!node.is_none() && !(stream_in(node)->ref.is_valid() && (!device || stream_in(node)->ref.device() == *device)))
     node = nb::borrow(item(node, 1));
   return node;
 }
@@ -137,9 +136,9 @@ void use_stream(nb::handle stream) {
   nb::object node = get();
   std::vector<nb::object> others;
   for (; !node.is_none() && item(node, 2).is_none(); node = nb::borrow(item(node, 1)))
-    if (!(is_valid(stream_in(node)->ref) && stream_in(node)->ref.device() == device)) others.push_back(nb::borrow(item(node, 0)));
+    if (!(stream_in(node)->ref.is_valid() && stream_in(node)->ref.device() == device)) others.push_back(nb::borrow(item(node, 0)));
   for (auto each = others.rbegin(); each != others.rend(); ++each)
-    if (is_valid(nb::inst_ptr<PyStream>(*each)->ref)) node = make_node(*each, node, nb::none());
+    if (nb::inst_ptr<PyStream>(*each)->ref.is_valid()) node = make_node(*each, node, nb::none());
   set(make_node(stream, node, nb::none()));
 }
 

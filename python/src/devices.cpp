@@ -2,7 +2,6 @@
 #include "devices.hpp"
 
 #include "errors.hpp"
-#include "renamed.hpp"
 #include "waits.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -13,7 +12,7 @@ namespace {
 
 [[nodiscard]] nb::tuple priority_range(runnel::Device device) {
   const runnel::PriorityRange range = unlocked([device] { return device.priority_range(); });
-  return nb::make_tuple(number_of(range.least), number_of(range.greatest));
+  return nb::make_tuple(range.least.value, range.greatest.value);
 }
 
 void bind_questions(nb::class_<runnel::Device>& device) {

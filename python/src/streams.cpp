@@ -6,7 +6,6 @@
 #include "devices.hpp"
 #include "errors.hpp"
 #include "events.hpp"
-#include "renamed.hpp"
 #include "waits.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -63,7 +62,7 @@ struct Foreign {
 [[nodiscard]] std::uintptr_t handle_of(const PyStream& stream) { return reinterpret_cast<std::uintptr_t>(stream.ref.native()); }
 
 [[nodiscard]] std::string describe(const PyStream& stream) {
-  if (!is_valid(stream.ref)) return "<runnel.Stream that has ended>";
+  if (!stream.ref.is_valid()) return "<runnel.Stream that has ended>";
   std::string text = "<runnel.Stream " + std::to_string(stream.ref.id());
   if (*stream.ref.name() != '\0') text += " '" + std::string{stream.ref.name()} + "'";
   text += ", device " + std::to_string(stream.ref.device().ordinal());
@@ -99,10 +98,10 @@ void bind_properties(nb::class_<PyStream>& stream) {
       .def_prop_ro(
           "device", [](const PyStream& s) { return s.ref.device(); }, "The device that runs its work.")
       .def_prop_ro(
-          "priority", [](const PyStream& s) { return unlocked([&] { return number_of(s.ref.priority()); }); },
+          "priority", [](const PyStream& s) { return unlocked([&] { return s.ref.priority().value; }); },
           "The priority, clamped to the device's range: a lower number is more urgent.")
       .def_prop_ro(
-          "blocking", [](const PyStream& s) { return is_blocking(s.ref); }, "Whether it orders with the device's default stream.")
+          "blocking", [](const PyStream& s) { return s.ref.is_blocking(); }, "Whether it orders with the device's default stream.")
       .def_prop_ro(
           "name", [](const PyStream& s) { return std::string{s.ref.name()}; }, "Its name for profilers; ``''``: none.")
       .def_prop_ro(

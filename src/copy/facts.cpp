@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
 #include "copy/route.hpp"
+#include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
@@ -24,7 +25,11 @@ Facts::Facts(CopyCall& call, const FillRequest& request) noexcept
 bool Facts::runtime_takes_any_memory() const noexcept { return backend::copies_pageable_asynchronously(); }
 
 MemoryFacts& Facts::facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
-  if (!facts) facts = facts_of(memory.range.begin, memory.range.bytes, memory.known, call_.use, call_.operation);
+  if (facts) return *facts;
+  facts = facts_of(memory.range.begin, memory.range.bytes, memory.known, call_.use, call_.operation);
+  // CUDA does not know memory that is allocated in a capture, not even after the graph's launch (13.0, driver 580, seen on an H100).
+  const bool is_unknown = facts->kind == MemoryKind::pageable && !memory.known;
+  if (is_unknown && is_capturing() && !is_process_memory(memory.range.begin)) facts = {MemoryKind::device, false, call_.slot.device};
   return *facts;
 }
 MemoryKind Facts::to_kind() { return facts_of_side(to_, to_facts_).kind; }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -71,6 +72,12 @@ bool look_usable(Range range, PageUse use, Range& plain) noexcept {
   const Mapping found = mapping_of(range, use, last);
   if (found == Mapping::plain) plain = last;
   return found == Mapping::plain || found == Mapping::unknown;
+}
+
+bool is_process_memory(const void* address) noexcept {
+  unsigned char byte = 0;
+  const iovec to{&byte, 1}, from{const_cast<void*>(address), 1};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
 }
 
 bool populate_pages(Range range, PageUse use) noexcept {

@@ -21,6 +21,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// The same for many ranges: `plain` is a mapping that was found usable and has no file behind it, or empty. Within it the system is not
 /// asked again.
 [[nodiscard]] bool look_usable(Range range, PageUse use, Range& plain) noexcept;
+/// False if the address is one at which the process has no memory that it may read, as a device's is. True where the system cannot say.
+[[nodiscard]] bool is_process_memory(const void* address) noexcept;
 /// Has the system bring in each page. False if one of them does not allow `use`.
 [[nodiscard]] bool populate_pages(Range range, PageUse use) noexcept;
 

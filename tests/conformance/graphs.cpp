@@ -668,6 +668,29 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
   }
 }
 
+/// The runtime may not know such memory, so that it looks like memory of the host.
+TEST_F(Graphs, MemoryOfACaptureIsCopiedAndFilledByItsAddress) {
+  std::vector<unsigned char> numbers(1000);
+  std::iota(numbers.begin(), numbers.end(), static_cast<unsigned char>(0));
+  PinnedBuffer<unsigned char> from{1000}, back{2000};
+  std::copy(numbers.begin(), numbers.end(), from.begin());
+  Graph graph;
+  const auto work = [&] {
+    DeviceBuffer<unsigned char> scratch{2000, *stream};
+    fill_bytes(*stream, scratch.data() + 1000, 7, 1000);
+    copy_bytes(*stream, scratch.data(), from.data(), 1000);
+    copy_bytes(*stream, back.data(), scratch.data(), 2000);
+  };
+  if (code_of([&] { graph = capture(*stream, work); }) == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
+  for (int i = 0; i < 2; ++i) {
+    std::fill(back.begin(), back.end(), static_cast<unsigned char>(1));
+    graph.launch(*stream);
+    stream->synchronize();
+    EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), back.begin()));
+    EXPECT_EQ(std::count(back.begin() + 1000, back.end(), 7), 1000);
+  }
+}
+
 TEST_F(Graphs, MemoryThatOutlivesItsGraphIsFreedWithItsBuffer) {
   if (!conformance::streams_are_threads()) GTEST_SKIP() << "a device keeps freed memory in its pool";
   const std::size_t before = device().memory_info().free;

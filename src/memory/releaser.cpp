@@ -9,8 +9,10 @@
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
+#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/slots.hpp"
 #include "stream/uses.hpp"
 
@@ -34,9 +36,12 @@ constexpr auto idle_patience = 1s;
   return s != backend::ok && backend::is_not_ready(s);
 }
 
-/// Whether a release would not wait, as far as the library knows: other code may have streams of its own. A stream that is being captured
-/// has no work. The default stream is busy as long as threads' default streams and blocking ones are.
+/// Whether a release would not wait, as far as the library knows: other code may have streams of its own. A stream that other code captures
+/// has no work. The default stream is busy as long as threads' default streams and blocking ones are. False while a capture of the library
+/// is open: it would break if a stream joined it just before that stream is queried.
 [[nodiscard]] bool are_devices_idle() noexcept try {
+  const std::unique_lock no_new_ones = keep_captures_from_beginning();
+  if (are_captures_open()) return false;
   const RelaxedCapture relaxed;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {

@@ -123,7 +123,8 @@ void GraphFunctions::undo_launch() noexcept {
 namespace {
 
 struct OpenCaptures {
-  SpinLock lock;
+  sync::Mutex beginning;  // held while a capture is entered in the list
+  SpinLock lock;          // guards the rest
   std::vector<OpenCapture> all;
   std::uint64_t announced = 0;
 };
@@ -146,8 +147,11 @@ template <class IsWanted>
 
 }  // namespace
 
+std::unique_lock<sync::Mutex> keep_captures_from_beginning() noexcept { return std::unique_lock{captures().beginning}; }
+
 std::uint64_t announce_capture(OpenCapture capture) {
   constexpr std::uint64_t no_runtimes = std::uint64_t{1} << 63;  // runtimes count captures from 1
+  const std::lock_guard begins{captures().beginning};
   const std::lock_guard lock{captures().lock};
   capture.number = no_runtimes | captures().announced++;
   captures().all.push_back(std::move(capture));

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -91,6 +92,8 @@ struct OpenCapture {
 /// Enters a capture that is about to begin, so that no thread begins a wait for its device meanwhile. Returns a number that stands for it
 /// until it is numbered. @throws std::bad_alloc
 [[nodiscard]] std::uint64_t announce_capture(OpenCapture capture);
+/// As long as the lock is held, no capture begins with the library.
+[[nodiscard]] std::unique_lock<sync::Mutex> keep_captures_from_beginning() noexcept;
 /// The runtime has begun the capture, and gave it that number.
 void number_capture(std::uint64_t announced, std::uint64_t number) noexcept;
 /// @throws errc::capture if the calling thread has begun a capture that is open

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,10 @@ from typing import Any, Callable, Iterator
 import pytest
 
 import runnel
+
+# A shell without a terminal starts its background jobs with Ctrl-C ignored, and their children inherit that.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ON_HOST = runnel.backend == "host"
 

@@ -60,7 +60,7 @@ def pinned_empty(shape: int | tuple[int, ...], dtype: Any = "uint8") -> numpy.nd
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     kind = numpy.dtype(dtype)
     count = math.prod(sizes)
-    memory = _core.PinnedMemory(count * kind.itemsize)
+    memory: Any = _core.PinnedMemory(count * kind.itemsize)  # has the buffer protocol, which Python 3.11 has no type for
     return numpy.frombuffer(memory, dtype=kind, count=count).reshape(sizes) if count else numpy.empty(sizes, dtype=kind)
 
 

@@ -167,6 +167,23 @@ OperationsHeld::~OperationsHeld() {
   holds_operations = false;
 }
 
+namespace {
+constinit sync::Atomic<int> blocking_work{0};  // calls that are under way
+}
+
+BlockingWork::BlockingWork() noexcept {
+  // Either this thread sees that operations are held, or the thread that holds them sees the count.
+  for (;;) {
+    blocking_work.fetch_add(1, std::memory_order_seq_cst);
+    if ((attention.load(std::memory_order_seq_cst) & attention_release) == 0 || holds_operations) [[likely]]
+      return;
+    blocking_work.fetch_sub(1, std::memory_order_release);
+    hold_until([] { return !are_operations_held(); });
+  }
+}
+BlockingWork::~BlockingWork() { blocking_work.fetch_sub(1, std::memory_order_release); }
+bool is_blocking_work_being_enqueued() noexcept { return blocking_work.load(std::memory_order_seq_cst) != 0; }
+
 void enter_slowly(const char* operation) {
   refuse_in_child(operation);
   if (in_hook) throw_error(errc::not_permitted, operation, "a hook, or a handler of reports, must not use the library");

@@ -50,6 +50,18 @@ class OperationsHeld {
   ~OperationsHeld();
 };
 
+/// Around a runtime call that enqueues work which may wait for the program: a host function, a graph with some, a wait for a value. While a
+/// release waits for such work it would hold the thread that the work waits for, for ever. So such a call waits while operations are held;
+/// and who holds operations asks is_blocking_work_being_enqueued() before it looks at the streams: what is enqueued is seen there.
+class BlockingWork {
+ public:
+  BlockingWork() noexcept;
+  BlockingWork(const BlockingWork&) = delete;
+  BlockingWork& operator=(const BlockingWork&) = delete;
+  ~BlockingWork();
+};
+[[nodiscard]] bool is_blocking_work_being_enqueued() noexcept;
+
 /// When a destructor may call the runtime. `later`: this is a host function, which must not call it. `never`: in a forked child, while the
 /// process exits, and before first use.
 enum class Release { now, later, never };

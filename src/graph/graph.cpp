@@ -312,6 +312,7 @@ void Graph::launch(StreamRef stream) const {
     told.begin(about(call.slot(), HookKind::graph_launch, launching));
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
+  const BlockingWork enqueued;
   const backend::status s = backend::graph_launch(state.executable, call.handle());
   if (s != backend::ok) {
     if (has_functions) state.functions->undo_launch();

@@ -62,14 +62,15 @@ constexpr auto idle_patience = 1s;
   return false;
 }
 
-/// Calls `release()` unless a device is busy. No new work may come before that; work that is being enqueued has a millisecond.
+/// Calls `release()` unless a device is busy. No new operation begins before that. One that has begun already has a millisecond, so that
+/// the release need not wait for its work; work that may wait for the program cannot come any more.
 template <class F>
 [[nodiscard]] bool do_if_idle(F release) noexcept {
   if (!backend::frees_wait_for_devices()) return release(), true;
   if (!are_devices_idle()) return false;
   const OperationsHeld held;
   sync::sleep_for(1ms);
-  if (!are_devices_idle()) return false;
+  if (is_blocking_work_being_enqueued() || !are_devices_idle()) return false;
   release();
   return true;
 }

@@ -3,6 +3,7 @@
 #include <runnel/stream.hpp>
 
 #include "base/check.hpp"
+#include "base/process.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
@@ -51,6 +52,7 @@ void require_kind(MemoryKind kind, const char* operation) {
 
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
   const detail::StreamCall call{*this, "make a stream wait for a value"};
+  const detail::BlockingWork enqueued;
   call.check(backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
   detail::tell_wait(call.slot(), nullptr);  // the checker does not know who writes the number: as after everything submitted so far
 }

@@ -119,6 +119,7 @@ void run_ticket(void* data) noexcept {
   Ticket* const ticket = take_ticket();
   ticket->device.store(device, std::memory_order_relaxed);
   ticket->function.store(function.release(), std::memory_order_release);
+  const BlockingWork enqueued;
   const backend::status s = backend::launch_host_func(stream, run_ticket, ticket);
   if (s == backend::ok) [[likely]]
     return s;
@@ -130,6 +131,7 @@ void run_ticket(void* data) noexcept {
 /// As launch_ticket().
 [[nodiscard]] backend::status launch_native(native::stream stream, int device, OwnedFunction& function) {
   if (backend::forgets_host_functions()) return launch_ticket(stream, device, function);
+  const BlockingWork enqueued;
   const backend::status s = backend::launch_host_func(stream, run_function, function.get());
   if (s == backend::ok) static_cast<void>(function.release());
   return s;

@@ -2,6 +2,7 @@
 #include "memory/releaser.hpp"
 
 #include "base/announce.hpp"
+#include "base/counters.hpp"
 #include "base/exit_notice.hpp"
 #include "base/hang_report.hpp"
 #include "base/immortal.hpp"
@@ -42,6 +43,7 @@ constexpr auto idle_patience = 1s;
 [[nodiscard]] bool are_devices_idle() noexcept try {
   const std::unique_lock no_new_ones = keep_captures_from_beginning();
   if (are_captures_open()) return false;
+  if (are_functions_under_way()) return false;  // also those of streams that have ended, which nobody can query
   const RelaxedCapture relaxed;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {
@@ -62,17 +64,28 @@ constexpr auto idle_patience = 1s;
   return false;
 }
 
+struct HoldingThread {
+  sync::Mutex mutex;
+};
+
 /// Calls `release()` unless a device is busy. No new operation begins before that. One that has begun already has a millisecond, so that
 /// the release need not wait for its work; work that may wait for the program cannot come any more.
 template <class F>
 [[nodiscard]] bool do_if_idle(F release) noexcept {
   if (!backend::frees_wait_for_devices()) return release(), true;
+  // One thread at a time: the first of two that ends would let operations go on.
+  const std::unique_lock alone{immortal<HoldingThread>().mutex, std::try_to_lock};
+  if (!alone.owns_lock()) return false;
   if (!are_devices_idle()) return false;
-  const OperationsHeld held;
-  sync::sleep_for(1ms);
-  if (is_blocking_work_being_enqueued() || !are_devices_idle()) return false;
-  release();
-  return true;
+  bool is_idle = false;
+  {
+    const OperationsHeld held;
+    sync::sleep_for(1ms);
+    is_idle = !is_blocking_work_being_enqueued() && are_devices_idle();
+    if (is_idle) release();
+  }
+  if (!is_idle) sync::sleep_for(5ms);  // what was held goes on before the next attempt
+  return is_idle;
 }
 
 class Releaser {

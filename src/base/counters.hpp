@@ -2,6 +2,7 @@
 /// The counts behind `live_objects()`.
 #pragma once
 
+#include "base/announce.hpp"
 #include "base/max_devices.hpp"
 #include "base/sync.hpp"
 
@@ -48,7 +49,10 @@ inline void count_function(sync::Atomic<std::size_t> FunctionCounts::*which) noe
   count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 inline void count_made_function() noexcept { count_function(&FunctionCounts::made); }
-inline void count_destroyed_function() noexcept { count_function(&FunctionCounts::destroyed); }
+inline void count_destroyed_function() noexcept {
+  sync::happens_before(&counters);
+  count_function(&FunctionCounts::destroyed);
+}
 
 /// While it lives, a call of the user's code counts as a function that runs.
 class CountedCall {

@@ -56,7 +56,9 @@ bool are_functions_under_way() noexcept {
   const std::size_t destroyed = sum_of(&FunctionCounts::destroyed);  // read first: what is made meanwhile may only be too much
   const std::size_t made = sum_of(&FunctionCounts::made);
   // Read last: a function that has ended since may have launched a graph.
-  return made != destroyed || counters.graph_runs.load(std::memory_order_acquire) != 0;
+  if (made != destroyed || counters.graph_runs.load(std::memory_order_acquire) != 0) return true;
+  sync::happens_after(&counters);
+  return false;
 }
 
 }  // namespace detail

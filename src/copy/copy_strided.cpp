@@ -74,17 +74,9 @@ struct Shape {
 [[nodiscard]] bool do_rows_overlap(const Shape& shape, Side to, Side from) noexcept {
   std::size_t rows = 1;
   for (std::size_t i = 0; i < shape.rank; ++i) rows *= shape.dimensions[i].count;
-  for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
-    const std::uintptr_t to_row = row_of(shape, to, i);
-    const std::uintptr_t from_row = row_of(shape, from, j);
-    if (to_row + shape.width <= from_row)
-      ++i;
-    else if (from_row + shape.width <= to_row)
-      ++j;
-    else
-      return true;
-  }
-  return false;
+  return do_rows_meet(
+      rows, shape.width, [&](std::size_t row) { return row_of(shape, to, row); },
+      [&](std::size_t row) { return row_of(shape, from, row); });
 }
 
 [[nodiscard]] bool is_same(const Shape& shape, Side to, Side from) noexcept {

@@ -17,17 +17,9 @@ namespace {
   const std::uintptr_t from_end = from + t.from_pitch * (t.height - 1) + t.width;
   if (to_end <= from || from_end <= to) return false;
   // The ranges meet, but the rows may lie beside each other, as two blocks of columns of one matrix do.
-  for (std::size_t i = 0, j = 0; i < t.height && j < t.height;) {
-    const std::uintptr_t to_row = to + i * t.to_pitch;
-    const std::uintptr_t from_row = from + j * t.from_pitch;
-    if (to_row + t.width <= from_row)
-      ++i;
-    else if (from_row + t.width <= to_row)
-      ++j;
-    else
-      return true;
-  }
-  return false;
+  return do_rows_meet(
+      t.height, t.width, [&](std::size_t row) { return to + row * t.to_pitch; },
+      [&](std::size_t row) { return from + row * t.from_pitch; });
 }
 
 }  // namespace

@@ -50,6 +50,20 @@ inline void copy_rows(const Transfer& transfer) noexcept {
     std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
 }
 
+/// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)` are the addresses of row i, which rise.
+template <class ToRow, class FromRow>
+[[nodiscard]] bool do_rows_meet(std::size_t rows, std::size_t width, ToRow to_row, FromRow from_row) noexcept {
+  for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
+    if (to_row(i) + width <= from_row(j))
+      ++i;
+    else if (from_row(j) + width <= to_row(i))
+      ++j;
+    else
+      return true;
+  }
+  return false;
+}
+
 /// Which way a transfer between host and device goes.
 enum class Direction { to_device, to_host };
 

@@ -110,8 +110,7 @@ void reach_devices(Facts& facts) {
 void keep_source_for_later(CopyCall& call, std::size_t bytes) {
   if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
     return;
-  const RelaxedCapture relaxed;
-  if (is_capturing(call.slot, call.operation) || is_idle(call.slot, call.operation)) return;
+  if (is_capturing(call.slot, call.operation) || own_call([&] { return is_idle(call.slot, call.operation); })) return;
   check(backend::launch_host_func(
             call.slot.handle, [](void*) {}, nullptr),
         call.operation);

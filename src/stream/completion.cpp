@@ -80,7 +80,7 @@ void record_for(Completion& completion, const StreamCall& call) {
 void submit_completion(StreamRef stream, Completion* raw) {
   OwnedCompletion completion = own(raw);
   const StreamCall call{stream, submitting};
-  refuse_in_capture(call.slot(), submitting, "the stream is being captured: nothing completes before the graph is launched");
+  refuse_in_capture(call.slot(), submitting, CaptureCase::submit_completion);
   watcher().start(submitting);
   const Turn turn{call.slot()};
   record_for(*completion, call);

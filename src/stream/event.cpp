@@ -79,7 +79,7 @@ HandleInUse::HandleInUse(const EventBase& event, const char* operation) {
 
 void EventBase::refuse_captured(const char* operation) const {
   if (captured_.load(std::memory_order_relaxed)) [[unlikely]]
-    throw_error(errc::capture, operation, "the event was recorded in a capture: it marks a place in a graph");
+    throw_error(errc::capture, operation, capture_rule(CaptureCase::ask_captured_event).reason);
 }
 
 EventBase::EventBase(EventBase&& other) noexcept
@@ -241,7 +241,6 @@ void EventBase::synchronize() const {
   if (use.get() == nullptr) return;
   {
     const ScopedWait wait{operation, {.event = use.get()}};
-    const RelaxedCapture relaxed{are_captures_open()};
     check(backend::event_synchronize(use.get()), operation);
   }
   emit_complete(use.get());

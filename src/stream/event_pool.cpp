@@ -5,8 +5,8 @@
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 
 #include <mutex>

@@ -97,7 +97,7 @@ Progress StreamPoint::poll() noexcept {
 }
 
 bool StreamPoint::is_over() const noexcept {
-  return event_ == nullptr && has_ended(stream_) && poll_end(*stream_.slot) == Progress::complete;
+  return event_ == nullptr && has_ended(stream_) && own_call([&] { return poll_end(*stream_.slot); }) == Progress::complete;
 }
 
 bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const noexcept {

@@ -343,7 +343,7 @@ part_random_long() {
 # Defects that were mended are put back, one at a time. The random programs must find each.
 part_put_back() {
   find_cuda
-  CXX=g++ python3 tests/stress/random/put_back/run.py --work "$PWD/build-ci/put_back"
+  CXX=g++ python3 scripts/faults/faults.py put-back --work "$PWD/build-ci/put_back"
 }
 
 # The interop on a real Kokkos: the newest suite's, 5 with OpenMP; and one built with Serial, OpenMP and Threads where KOKKOS_SOURCE names

@@ -139,7 +139,7 @@ part_models_long() {
   install_missing
   CXX=g++ configure models_long -Dgpu_backend=host -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
   ninja -C build-ci/models_long models-all
-  CXX=g++ python3 tests/analysis/models/mutations.py build-ci/models_mutated
+  CXX=g++ python3 scripts/faults/faults.py models --work build-ci/models_mutated
 }
 
 cross=aarch64-linux-gnu

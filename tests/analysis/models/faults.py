@@ -1,18 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts faults into a copy of the sources, one at a time, and expects a model check to find each. Arguments: a folder for the copy, and
-perhaps numbers of mutations. Prints the table of README.md.
+"""Faults of the parts that are modelled. scripts/faults/faults.py puts one at a time into a copy of the sources, and expects a check to find it.
 
-A mutation is a file, a text that occurs once in it, what replaces it, the program, and a check of it that finds the fault.
+A fault is a file, a text that occurs once in it, what replaces it, the program, and a check of it that finds the fault.
 """
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-SCHEDULES = '100000'
-
 ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_queue.cpp', 'backends/host/task_queue.hpp'
 LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
@@ -26,7 +16,7 @@ def weaker(file, text, before, after, program, check):
     return file, text.format(before), text.format(after), program, check
 
 
-MUTATIONS = [
+FAULTS = [
     (ENGINE, 'monitor_wake_.notify_one();  // the worker that puts it back', '// the worker that puts it back', 'host', 'put_back'),
     (ENGINE, '  asleep->wake_.notify_one();\n', '', 'host', 'submit_and_wait'),
     (ENGINE, '  if (*place == nullptr) return false;  // a queue has just been handed over\n',
@@ -111,53 +101,3 @@ MUTATIONS = [
     (POINT, '  device_ = stream.device();\n  end_point(*stream_.slot);\n', '  device_ = stream.device();\n', 'points', 'last_point'),
     (SHELVES, 'progress == Progress::pending || progress == Progress::stalled', 'progress == Progress::stalled', 'pinned', 'hand_out_again'),
 ]
-
-
-def copy_tree(folder):
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns('.git', 'build*', '.cache', '__pycache__'))
-    subprocess.run(['meson', 'setup', 'build', '-Dgpu_backend=host', '-Dtools=disabled', '-Dexamples=disabled', '-Dbenchmarks=disabled',
-                    '-Dkokkos=disabled'], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-
-
-def build(folder, programs):
-    targets = [f'tests/analysis/models/model_{program}' for program in programs]
-    subprocess.run(['ninja', '-C', 'build', *targets], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-
-
-def find(folder, program, check):
-    """The checker's line, and whether the check failed as it should."""
-    run = subprocess.run([f'build/tests/analysis/models/model_{program}', check, '--schedules', SCHEDULES, '--expect-failure'], cwd=folder,
-                         stdout=subprocess.PIPE, text=True, timeout=600)
-    return run.stdout.strip(), run.returncode == 0
-
-
-def try_mutation(folder, mutation):
-    file, before, after, program, check = mutation
-    path = folder / file
-    text = path.read_text()
-    if text.count(before) != 1:
-        return f'{file}: {before!r} occurs {text.count(before)} times', False
-    path.write_text(text.replace(before, after))
-    try:
-        build(folder, [program])
-        return find(folder, program, check)
-    finally:
-        path.write_text(text)
-
-
-def main():
-    folder = pathlib.Path(sys.argv[1]).resolve()
-    chosen = [int(number) for number in sys.argv[2:]] or range(len(MUTATIONS))
-    copy_tree(folder)
-    missed = 0
-    for number in chosen:
-        said, found = try_mutation(folder, MUTATIONS[number])
-        missed += not found
-        file, before, after = MUTATIONS[number][:3]
-        print(f'{number:2} {"found" if found else "NOT FOUND"}: {os.path.basename(file)}: {before.strip()!r} -> {after.strip()!r}\n   {said}', flush=True)
-    print(f'{len(list(chosen)) - missed} found, {missed} not found')
-    sys.exit(1 if missed else 0)
-
-
-main()

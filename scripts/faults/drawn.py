@@ -1,21 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Changes the library in many small ways, one at a time, and counts how many of the changes the tests notice.
-
-  mutation.py make --count 500 --seed 1 > mutants.json      (needs the Python package universalmutator)
-  mutation.py run --host FOLDER --cuda FOLDER --jobs 8 mutants.json > results.json
-  mutation.py show results.json
-
-`make` draws changes of src/ and backends/. `run` builds each of them in copies of two build folders, of the host backend and of the CUDA
-backend, and runs the host suite and the suite on the stand-in; for a change of src/comm, the suites of communicators, so that both builds
-need MPI, and that of the CUDA backend NCCL, and the sweep over NCCL. A change that does not compile, or that leaves the machine code as it
-is, does not count. The others are killed (a test fails, crashes or hangs) or survive. On a busy machine "out of time" says little: use
---patience. A changed header costs much less with ccache, in whose folder (/usr/lib/ccache) the compilers must be found first.
-"""
-import argparse
+"""Many small changes of the library, drawn by chance, of which the suites should find each."""
 import hashlib
 import json
-import os
 import pathlib
 import queue
 import random
@@ -27,7 +13,9 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+import tree
+from tree import ROOT
+
 FOLDERS = {'src': ('host', 'cuda'), 'backends/host': ('host',), 'backends/cuda_hip': ('cuda',), 'backends/cuda': ('cuda',)}
 COMMUNICATORS = 'src/comm/'
 SUITES = (('host', None), ('cuda', 'lazy'), ('cuda', 'random'))
@@ -39,7 +27,7 @@ RUNS = (('NoDevice.*', '0', None), ('OverlapInLittleMemory.*', '1', '64'), ('*-'
 RUNS_BY_BACKEND = {'host': (('MemoryReuse.*:DeviceMemory.*', '1', '256'), *RUNS), 'cuda': RUNS}
 
 
-# make
+# draw
 
 def is_worth_a_change(line):
     text = line.strip()
@@ -61,7 +49,7 @@ def mutants_of(path):
                 yield {'file': str(path.relative_to(ROOT)), 'line': places[0] + 1, 'from': lines[places[0]], 'to': after[places[0]]}
 
 
-def make(options):
+def draw(options):
     generator = random.Random(options.seed)
     found = []
     for folder in FOLDERS:
@@ -80,17 +68,15 @@ def make(options):
 
 # run
 
-class Place:
-    """A copy of the tree, with a build folder for each backend, in which one thread builds and tests mutants."""
+class Place(tree.Tree):
+    """A copy with a build folder for each backend, in which one thread builds and tests changes."""
 
     def __init__(self, folder, builds, patience):
-        self.folder = folder
+        super().__init__(folder, builds.values())
         self.patience = patience
         self.failed = None  # the last program that failed, and the end of its output
         self.has_hung = False  # whether it was out of time
-        self.builds = {backend: folder / build.relative_to(ROOT) for backend, build in builds.items()}
-        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
-        shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns('.git', '.gpu'), copy_function=shutil.copy2)
+        self.builds = {backend: self.folder / build.relative_to(ROOT) for backend, build in builds.items()}
 
     def build(self, backend):
         """Builds the library, and the tests that are compiled with headers of src/. The other tests use the shared library."""
@@ -98,8 +84,7 @@ class Place:
         targets = [str(path.relative_to(build)) for path in self.libraries(backend)]
         if backend == 'host':
             targets.append('tests/unit/unit')
-        ninja = ['ninja', '-j1', '-C', str(build), *targets]
-        return subprocess.run(ninja, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+        return tree.build(build, *targets, jobs=['-j1'])
 
     def libraries(self, backend):
         return sorted((self.builds[backend] / 'src').rglob('librunnel-*.so.*.*.[0-9]'))
@@ -120,7 +105,7 @@ class Place:
         standins = self.builds[backend] / 'tests/support/standin'
         standin = f'{standins}/ccl:{standins}'
         # As tests/conformance/comm/meson.build has it.
-        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_rmaps_base_oversubscribe='1',
+        environment = dict(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_rmaps_base_oversubscribe='1',
                            OMPI_MCA_mpi_yield_when_idle='1', RUNNEL_HOST_DEVICES='2', STANDIN_DEVICES='2')
         on_standin = {'LD_LIBRARY_PATH': standin, 'RUNNEL_STANDIN': '1', 'STANDIN_SCHEDULER': order}
         if backend == 'host':
@@ -133,12 +118,12 @@ class Place:
                         ['mpirun', '-n', '2', *(word for name in on_standin for word in ('-x', name)), build / 'comm_tests'],
                         [sys.executable, self.folder / 'tests/stress/sweep/sweep.py', '--scenarios', self.builds[backend] / 'tests/stress/sweep/sweep_scenarios',
                          '--standin', next(standins.glob('libcudart.so.*')), '--collectives', '--bounded', '10']]
-        return all(self.passes([str(word) for word in program], environment) for program in programs)
+        return all(self.passes(program, environment) for program in programs)
 
     def run(self, backend, order):
         """True if the suite passes."""
         build = self.builds[backend]
-        environment = dict(os.environ, RUNNEL_EXIT_CASES=str(build / 'tests/conformance/exit_cases'))
+        environment = dict(RUNNEL_EXIT_CASES=str(build / 'tests/conformance/exit_cases'))
         if order is not None:
             environment.update(LD_LIBRARY_PATH=str(build / 'tests/support/standin'), RUNNEL_STANDIN='1', STANDIN_SCHEDULER=order, STANDIN_SEED='1')
         options = ['--gtest_brief=1', '--gtest_fail_fast']
@@ -167,20 +152,11 @@ class Place:
         return {'STANDIN_DEVICES': devices, **({'STANDIN_MEMORY_MIB': memory} if memory else {})}
 
     def passes(self, program, environment):
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(program, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                status = process.wait(self.patience)
-                self.has_hung = False
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
-                status = process.wait()
-                self.has_hung = True
-            if status == 0:
-                return True
-            output.seek(0)
-            self.failed = ' '.join(program) + '\n' + output.read().decode(errors='replace')[-2000:]
-            return False
+        status, output = tree.run(program, environment, self.patience)
+        self.has_hung = status is None
+        if status != 0:
+            self.failed = ' '.join(map(str, program)) + '\n' + output[-2000:]
+        return status == 0
 
 
 def backends_of(mutant):
@@ -194,16 +170,9 @@ def runner(place, mutant):
 
 def judge(place, mutant, original):
     """'invalid', 'same code', 'survived', or what killed the mutant."""
-    path = place.folder / mutant['file']
-    before = path.read_text()
-    lines = before.splitlines(keepends=True)
-    if lines[mutant['line'] - 1].rstrip('\n') != mutant['from']:
-        return 'invalid'
-    lines[mutant['line'] - 1] = mutant['to'] + '\n'
-    path.write_text(''.join(lines))
-    try:
+    with place.changed(tree.Replacement(mutant['file'], mutant['from'], mutant['to'], mutant['line'])) as complaint:
         backends = backends_of(mutant)
-        if not all(place.build(backend) for backend in backends):
+        if complaint or not all(place.build(backend) for backend in backends):
             return 'invalid'
         changed = [backend for backend in backends if place.code(backend) != original[backend]]
         if not changed:
@@ -212,13 +181,10 @@ def judge(place, mutant, original):
             if backend in changed and not runner(place, mutant)(backend, order):
                 return (f'stand-in, {order}' if order else 'host suite') + (', out of time' if place.has_hung else '')
         return 'survived'
-    finally:
-        path.write_text(before)
-        os.utime(path)
 
 
 def run(options):
-    work = json.load(options.mutants)
+    work = json.load(options.faults)
     builds = {'host': options.host.resolve(), 'cuda': options.cuda.resolve()}
     todo = queue.SimpleQueue()
     for mutant in work['mutants']:
@@ -229,7 +195,7 @@ def run(options):
     end = time.monotonic() + options.seconds
 
     def work_on(number):
-        place = Place(pathlib.Path(options.folder) / str(number), builds, options.patience)
+        place = Place(pathlib.Path(options.work) / str(number), builds, options.patience)
         original = {backend: place.code(backend) for backend in builds}
         runners = {runner(place, mutant) for mutant in work['mutants']}
         if number == 0 and not all(run(*suite) for run in runners for suite in SUITES):
@@ -278,31 +244,3 @@ def show(options):
             print(f"{result['file']}:{result['line']}\n  - {result['from'].strip()}\n  + {result['to'].strip()}")
     count(results)
 
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(required=True)
-    maker = verbs.add_parser('make', help='draws changes')
-    maker.add_argument('--count', type=int, default=500)
-    maker.add_argument('--seed', type=int, default=1)
-    maker.add_argument('--under', default='', help='only files with this in their path')
-    maker.set_defaults(call=make)
-    runner = verbs.add_parser('run', help='builds and tests each change')
-    runner.add_argument('mutants', type=argparse.FileType())
-    runner.add_argument('--host', type=pathlib.Path, required=True, help='a build folder of the host backend')
-    runner.add_argument('--cuda', type=pathlib.Path, required=True, help='a build folder of the CUDA backend')
-    runner.add_argument('--jobs', type=int, default=os.cpu_count())
-    runner.add_argument('--seconds', type=float, default=1e9, help='begins no change after that time')
-    runner.add_argument('--patience', type=float, default=150, help='seconds for one program: with a mutant that takes longer it hangs')
-    runner.add_argument('--folder', default=tempfile.gettempdir() + '/mutation', help='where copies of the tree are made')
-    runner.add_argument('--output', type=argparse.FileType('w'), default='results.json')
-    runner.set_defaults(call=run)
-    shower = verbs.add_parser('show', help='prints the changes that survived')
-    shower.add_argument('results', type=argparse.FileType())
-    shower.set_defaults(call=show)
-    options = parser.parse_args()
-    options.call(options)
-
-
-if __name__ == '__main__':
-    main()

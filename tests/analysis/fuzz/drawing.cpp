@@ -47,28 +47,10 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-/// Strings are closed, brackets match, and every byte is printable.
+/// It is JSON, and every byte is printable.
 void require_json(const std::string& text) {
-  std::string open;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    require(c == '\n' || (c >= 0x20 && c < 0x7f));
-    if (in_string) {
-      if (c == '\\') require(++i < text.size() && (text[i] == '"' || text[i] == '\\'));
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      open += c;
-    } else if (c == '}' || c == ']') {
-      require(!open.empty() && open.back() == (c == '}' ? '{' : '['));
-      open.pop_back();
-    } else {
-      require(std::strchr("0123456789.e+-,: \n", c) != nullptr);  // neither "inf" nor "nan"
-    }
-  }
-  require(open.empty() && !in_string);
+  for (const char c : text) require(c == '\n' || (c >= 0x20 && c < 0x7f));
+  require(tool::Json::accept(text));
 }
 
 /// Every tag is closed, and no byte of a name opens one.
@@ -102,11 +84,7 @@ runnel::OverlapChunkTimes chunk_times(Bytes& bytes, std::size_t chunk) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes bytes{data, size};
   const std::string name = bytes.text();
-  tool::Json json;
-  json.open('{');
-  json.field(name, bytes.text());
-  json.close('}');
-  require_json(json.text());
+  require_json(tool::to_line({{name, bytes.text()}}));
 
   const tool::TimelineText text{bytes.text(), bytes.text()};
   const bool by_step = bytes.take<bool>();

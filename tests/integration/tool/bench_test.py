@@ -109,7 +109,7 @@ with tool.scratch() as directory:
         refuses_earlier(f'no results, {text}', text, 'bench --json')
     good = json.dumps(measured)
     for text in (good[:-1], good + 'x', good.replace(':', ';', 1), '{"a": "b', '{"a": "\\', '[' * 100_000, 'nul', '{"a" 1}', '[1 2]', '\1'):
-        refuses_earlier(f'no JSON, {text[:20]}', text, 'which is no JSON')
+        refuses_earlier(f'no JSON, {text[:20]}', text, 'is no JSON at byte ')
     earlier.unlink()
     done = tool.run('bench', *SMALL, '--compare', earlier)
     tool.expect(done.returncode == 1 and b'cannot read' in done.stderr, 'earlier results that are not there')

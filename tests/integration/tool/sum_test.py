@@ -25,7 +25,9 @@ def is_right(count, type, numbers, *arguments, **options):
     exact = sum(numbers) if type[0] != 'f' else math.fsum(numbers)
     # Each addition may round once. A sum in order of n numbers is off by less than n * 2^-53 times the sum of their sizes.
     error = 0 if type[0] != 'f' else len(numbers) * 2.0 ** -53 * math.fsum(map(abs, numbers))
-    right = abs(result['sum'] - exact) <= error and result['numbers'] == len(numbers) and result['nans'] == 0
+    fits = type[0] == 'f' or -2 ** 63 <= exact < 2 ** 63
+    tool.expect(isinstance(result['sum'], str) != fits, f'only a sum of more than 64 bits is a string: {result}')
+    right = abs((result['sum'] if fits else int(result['sum'])) - exact) <= error and result['numbers'] == len(numbers) and result['nans'] == 0
     ends = (result.get('minimum'), result.get('maximum')) == ((min(numbers), max(numbers)) if numbers else (None, None))
     tool.expect(right and ends, f'{len(numbers)} of {type}: {result}, wanted {exact}')
 

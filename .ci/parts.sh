@@ -18,6 +18,7 @@ submission=(
 release=(
   tarball
   newcomer
+  tidy
   cuda_12
   hip_versions
   mpich
@@ -106,6 +107,8 @@ need_mpi() {
 need_linters() {
   need clang-format-14 command -v clang-format-14
   need doxygen command -v doxygen
+  need reuse command -v reuse
+  need codespell command -v codespell
 }
 
 # The README's two commands. The first builds and tests everything on the host backend: here by g++ with warnings as errors, optimised as a

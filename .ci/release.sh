@@ -17,6 +17,20 @@ part_gcc_sanitizers() {
     run_tests build-ci/gcc_sanitizers --no-suite lint -t 10
 }
 
+# What a compiler does not say, and the rules of names and of the length of functions: .clang-tidy. Any complaint is a failure.
+part_tidy() {
+  build_host_long
+  need clang-tidy-14 command -v clang-tidy-14
+  install_missing
+  python3 - build-ci/host_long <<'PYTHON' | xargs -P "$(nproc)" -n 4 clang-tidy-14 -p build-ci/host_long --quiet --warnings-as-errors='*'
+import json, pathlib, sys
+build, root = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path.cwd()
+for file in sorted({(build / each['file']).resolve() for each in json.loads((build / 'compile_commands.json').read_text())}):
+    if file.is_relative_to(root) and file.relative_to(root).parts[0] in ('src', 'backends', 'tools'):
+        print(file)
+PYTHON
+}
+
 # clang's program at its own speed.
 part_clang_plain() {
   need_build_tools

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
 script = pathlib.Path(sys.argv[1]) / 'scripts/results'
 PAGE = '''# Page
 <!-- results: begin -->
@@ -35,6 +36,10 @@ with tempfile.TemporaryDirectory() as name:
 27 cases with a race, 24 without, 100 times each: 0 wrong; 27 cases with a race, 24 without, 100 times each: 0 wrong |
 <!-- results: end''')
     assert (folder / 'page.md').read_text() == expected, (folder / 'page.md').read_text()
+    (folder / 'page.md').write_text(expected.replace('`repeat`', '`by_hand`'))
+    done = run(folder)
+    assert done.returncode == 1 and 'by_hand' in done.stderr, 'a row that no log can replace'
+    (folder / 'page.md').write_text(expected)
     (folder / 'repeat.txt').write_text('the machine stopped\n')
     done = run(folder)
     assert done.returncode == 1 and 'repeat' in done.stderr, done.stderr

@@ -54,8 +54,7 @@ def why_no_device() -> str:
     """Why ``device_count()`` is 0, or why no GPU is used, and what to do about it, a line for each backend; ``''`` if a GPU is used."""
     lines = list(_backend.reasons)
     if backend != "host":
-        reason = _core.why_no_device()
-        return f"{backend}: {reason}" if reason else ""
+        return _backend.reason(_core)
     if not lines:
         built = [name for name in _backend._built() if name != "host"]
         lines = ["the host backend was asked for by RUNNEL_BACKEND" if built else "this runnel was built for the host backend only"]

@@ -42,7 +42,7 @@ else:
             globals()[_name].__module__ = "runnel"
     del _name
 
-from runnel._overlap import overlap
+from runnel._overlap import filtered, overlap, per_chunk
 from runnel._transfer import map_file, pinned_empty, register, to_device, to_host
 
 #: The backend in use: 'host', 'cuda' or 'hip'.
@@ -82,6 +82,6 @@ _atexit.register(_finish)
 __all__ = [
     "Block", "Chunk", "Device", "Error", "Event", "InvalidArgument", "NoDevice", "NotReady", "NotSupported", "OutOfMemoryError",
     "OverlapError", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool", "backend", "copy", "copy_many",
-    "current_stream", "default_stream", "device_count", "empty", "fill", "map_file", "overlap", "pinned_empty", "register",
+    "current_stream", "default_stream", "device_count", "empty", "fill", "filtered", "map_file", "overlap", "per_chunk", "pinned_empty", "register",
     "runtime_version", "synchronize", "to_device", "to_host", "why_no_device",
 ]

@@ -38,6 +38,12 @@ def nbytes_of(array: Any) -> int:
     return int(nbytes) if nbytes is not None else memoryview(array).nbytes
 
 
+def item_size_of(array: Any) -> int:
+    """The bytes of an element."""
+    size = getattr(array, "itemsize", None)
+    return int(size) if size is not None else array.element_size() if hasattr(array, "element_size") else 1
+
+
 def name_of(like: Any) -> str:
     """The name of a module, or of the module of an array: 'torch', 'cupy', 'numpy', 'jax'."""
     name = like.__name__ if isinstance(like, ModuleType) else str(like) if isinstance(like, str) else type(like).__module__
@@ -72,6 +78,20 @@ def from_block(block: Any, like: Any) -> Any:
     """A block as an array of that library, without a copy. Nothing waits: the caller is in the order of the block's stream."""
     module = module_of(like)
     return module.asarray(_Shown(block)) if module.__name__ == "numpy" else module.from_dlpack(block)
+
+
+def assign(place: Any, result: Any) -> None:
+    """The bytes of a host's array to another one, now."""
+    if name_of(place) == "torch":
+        torch = module_of(place)
+        to, array = (torch.as_tensor(each).contiguous().reshape(-1).view(torch.uint8) for each in (place, result))
+    else:
+        import numpy
+
+        to, array = (numpy.ascontiguousarray(each).reshape(-1).view("uint8") for each in (place, result))
+    if len(to) != len(array):
+        raise ValueError(f"the function returned {len(array)} bytes, and has place for {len(to)}: nothing is converted")
+    to[:] = array
 
 
 def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> Any:

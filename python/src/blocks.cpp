@@ -62,9 +62,9 @@ const Tensor& tensor_of(const nb::object& capsule, bool is_written) {
     if (is_written && (managed->flags & read_only_flag) != 0) refuse_buffer("the destination is read-only");
     return managed->tensor;
   }
-  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), capsule_name<Managed>));
-  if (managed == nullptr) throw nb::python_error();
-  return managed->tensor;
+  if (PyCapsule_IsValid(capsule.ptr(), capsule_name<Managed>) == 0)
+    refuse_buffer("__dlpack__() gave no array: its capsule has been used by another library, or is none of DLPack's");
+  return static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), capsule_name<Managed>))->tensor;
 }
 
 nb::object make_capsule(void* data, Place device, Type type, const std::vector<std::int64_t>& shape, SharedObject owner,

@@ -125,9 +125,15 @@ void enter_stream(nb::handle stream) { set(make_node(stream, get(), stream)); }
 
 void leave_stream(nb::handle stream) {
   nb::object node = get();
-  while (!node.is_none() && !item(node, 2).is(stream)) node = nb::borrow(item(node, 1));
+  // What was made current since then by a `with` stays: a generator may end within another one. What use() set ends with the `with`.
+  std::vector<nb::object> others;
+  for (; !node.is_none() && !item(node, 2).is(stream); node = nb::borrow(item(node, 1)))
+    if (!item(node, 2).is_none()) others.push_back(node);
   // In another context than the one that was entered there is nothing to leave.
-  if (!node.is_none()) set(item(node, 1));
+  if (node.is_none()) return;
+  node = nb::borrow(item(node, 1));
+  for (auto each = others.rbegin(); each != others.rend(); ++each) node = make_node(item(*each, 0), node, item(*each, 2));
+  set(node);
 }
 
 void use_stream(nb::handle stream) {

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
 ON_HOST: bool = _core.backend == "host"
 
 
+def _bytes_of(memory: Any) -> int:
+    try:
+        return memoryview(memory).nbytes
+    except TypeError:
+        raise TypeError(f"an object of type {type(memory)} has no memory that runnel can copy: it wants an array with the buffer protocol "
+                        "(NumPy, mmap, bytes), a torch tensor, __cuda_array_interface__ or __dlpack__") from None
+
+
 def shape_of(array: Any) -> tuple[int, ...]:
     """The shape of an array; of other memory its size in bytes."""
     shape = getattr(array, "shape", None)
-    return tuple(int(size) for size in shape) if shape is not None else (memoryview(array).nbytes,)
+    return tuple(int(size) for size in shape) if shape is not None else (_bytes_of(array),)
 
 
 def dtype_of(array: Any) -> str:
@@ -35,7 +43,7 @@ def nbytes_of(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)
     if nbytes is None and hasattr(array, "element_size"):  # torch before 2.1
         nbytes = array.numel() * array.element_size()
-    return int(nbytes) if nbytes is not None else memoryview(array).nbytes
+    return int(nbytes) if nbytes is not None else _bytes_of(array)
 
 
 def item_size_of(array: Any) -> int:

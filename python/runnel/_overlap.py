@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
@@ -191,6 +192,11 @@ def overlap(
     """
     if not callable(fn):
         raise TypeError("overlap(src, dst, fn): fn is the function that computes a chunk")
+    for name, value in (("chunk", chunk), ("in_flight", in_flight), ("halo", halo)):
+        if operator.index(value) < 0:
+            raise ValueError(f"{name} is 0 or more, not {value}")
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress is a function of items and their total, or True for tqdm, not {progress!r}")
     sources = list(src) if isinstance(src, (tuple, list)) else [src]
     if not sources:
         raise ValueError("overlap() needs a source")
@@ -206,7 +212,7 @@ def overlap(
     try:
         return _core._overlap(
             [end.end for end in ends], None if out is None else out.dst, [end.bytes for end in ends], 0 if out is None else out.bytes,
-            0 if out is None else out.amount, _function(fn, ends, out, like), chunk, in_flight, halo, strategy, devices, report, record_times,
+            0 if out is None else out.amount, _function(fn, ends, out, like), chunk, in_flight, halo, str(strategy), devices, report, record_times,
         )
     finally:
         if bar is not None:

@@ -67,6 +67,13 @@ void set_strides(Array& array, const Array& other) {
   }
 }
 using Dimensions = std::vector<runnel::detail::StridedDimension>;
+/// @throws ValueError if one array has its rows where the other has its columns
+void refuse_other_orders(Dimensions dimensions) {
+  std::erase_if(dimensions, [](const auto& each) { return each.count <= 1; });
+  std::sort(dimensions.begin(), dimensions.end(), [](const auto& a, const auto& b) { return a.to_stride < b.to_stride; });
+  if (!std::is_sorted(dimensions.begin(), dimensions.end(), [](const auto& a, const auto& b) { return a.from_stride < b.from_stride; }))
+    refuse_value("the arrays have their elements in different orders, as C's and Fortran's: numpy.ascontiguousarray(x) makes one of C's");
+}
 /// The dimensions of two arrays of which one at least is not contiguous. @throws ValueError
 [[nodiscard]] Dimensions dimensions_of(Array& to, Array& from) {
   set_strides(to, from);
@@ -79,6 +86,7 @@ using Dimensions = std::vector<runnel::detail::StridedDimension>;
       refuse_value("an array that runs backwards, or repeats itself, cannot be copied: make it contiguous first");
     made.push_back({to_size(from.shape[i]), to_size(to.strides[i]), to_size(from.strides[i])});
   }
+  refuse_other_orders(made);
   return made;
 }
 [[nodiscard]] runnel::CopyResult copy_strided(runnel::StreamRef stream, const Array& to, const Array& from, Dimensions dimensions,

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 
 #include <map>
+#include <mutex>
 #include <vector>
 
 namespace binding {
@@ -91,9 +92,14 @@ PyStream* find_current(std::optional<runnel::Device> device) {
 
 nb::object default_stream(runnel::Device device) {
   static auto* const made = new std::map<int, nb::object>;  // never freed: the interpreter may be gone by then
-  if (const auto found = made->find(device.ordinal()); found != made->end()) return found->second;
+  static std::mutex mutex;                                  // for builds without the interpreter's lock
+  {
+    const std::lock_guard lock{mutex};
+    if (const auto found = made->find(device.ordinal()); found != made->end()) return found->second;
+  }
   const runnel::StreamRef view = unlocked([device] { return device.default_stream(); });
   nb::object stream = nb::cast(new PyStream{view}, nb::rv_policy::take_ownership);
+  const std::lock_guard lock{mutex};
   return made->emplace(device.ordinal(), stream).first->second;
 }
 

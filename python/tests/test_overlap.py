@@ -222,6 +222,12 @@ def test_wrong_arguments() -> None:
         runnel.overlap(np.zeros(1000), np.zeros(999), same)
     with pytest.raises(ValueError, match="strategy"):
         runnel.overlap(np.zeros(1000), None, same, strategy="C")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="strategy"):
+        runnel.overlap(np.zeros(1000), None, same, strategy=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="chunk is 0 or more, not -1"):
+        runnel.overlap(np.zeros(1000), None, same, chunk=-1)
+    with pytest.raises(TypeError, match="progress is a function"):
+        runnel.overlap(np.zeros(1000), None, same, progress=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="fn is the function"):
         runnel.overlap(np.zeros(1000), None, 3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="torch, cupy or numpy"):

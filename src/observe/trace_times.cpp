@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/trace_times.hpp"
+#include "observe/trace_times.hpp"
 
 #include "base/announce.hpp"
 #include "base/check.hpp"

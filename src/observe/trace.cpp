@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/trace.hpp>
 
-#include "base/hooks.hpp"
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "stream/observed.hpp"
+#include "observe/hook_event.hpp"
+#include "observe/trace_activities.hpp"
+#include "observe/trace_file.hpp"
+#include "observe/trace_times.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/trace_activities.hpp"
-#include "stream/trace_file.hpp"
-#include "stream/trace_times.hpp"
 
 #include <unistd.h>
 
@@ -170,8 +170,9 @@ void drop_open(Recording& r, const HookEvent& event, TracePoint& begin) noexcept
   r.open.erase(found);
 }
 
-/// The trace's hook.
-void collect(const HookEvent& event) noexcept {
+void collect(const Operation& operation) noexcept {
+  if (!is_for_hooks(operation)) return;
+  const HookEvent event = hook_event(operation);
   const bool is_of_stream = is_interval_of_stream(event.kind);
   const bool is_before = event.phase == HookPhase::before;
   const double called = trace_now();
@@ -240,19 +241,32 @@ bool start_trace(const char* file) {
   static_cast<void>(trace_now());
   start_activities();
   if (!std::exchange(r.is_exit_watched, true)) call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); });
-  set_trace_hook(collect);
+  set_observer(observer_trace, true);
   return true;
+}
+
+/// Not in a program with more rights than its caller, who names the file.
+[[nodiscard]] bool is_trace_demanded() noexcept try {
+  const char* const file = secure_getenv("RUNNEL_TRACE");
+  return file != nullptr && *file != '\0' && start_trace(file);
+} catch (const std::bad_alloc&) {
+  std::fputs("runnel: there was no memory to start the trace\n", stderr);
+  return false;
+}
+
+/// A range is no part of another operation.
+[[nodiscard]] Operation about_range(const StreamCall& call, const char* name, std::uint64_t number, HookPhase phase) noexcept {
+  Operation range = call.about(OperationKind::range);
+  range.name = name;
+  range.number = number;
+  range.phase = phase;
+  return range;
 }
 
 }  // namespace
 
-/// Not in a program with more rights than its caller, who names the file.
-void start_demanded_trace() noexcept try {
-  const char* const file = secure_getenv("RUNNEL_TRACE");
-  if (file != nullptr && *file != '\0') start_trace(file);
-} catch (const std::bad_alloc&) {
-  std::fputs("runnel: there was no memory to start the trace\n", stderr);
-}
+extern const Observer trace_observer;
+constinit const Observer trace_observer{observer_trace, is_trace_demanded, collect};
 
 }  // namespace detail
 
@@ -268,17 +282,13 @@ bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::wr
 void TraceRange::begin() {
   if (name_ == nullptr) name_ = "";
   const detail::StreamCall call{stream_, "begin a range of the trace"};
-  HookEvent event = detail::about(call.slot(), HookKind::range, name_);
-  event.phase = HookPhase::before;
-  event.number = number_ = detail::next_told_number();
-  detail::tell(event);
+  number_ = detail::next_operation_number();
+  detail::deliver(detail::about_range(call, name_, number_, HookPhase::before));
 }
 
 void TraceRange::end() noexcept try {
   const detail::StreamCall call{stream_, "end a range of the trace"};
-  HookEvent event = detail::about(call.slot(), HookKind::range, name_);
-  event.number = number_;
-  detail::tell(event);
+  detail::deliver(detail::about_range(call, name_, number_, HookPhase::after));
 } catch (...) {  // the stream has ended: the range has no end
 }
 

@@ -180,7 +180,7 @@ inline void emit_complete(int device) noexcept {
   emit([&] { return Operation{.kind = OperationKind::known_complete, .device = device}; });
 }
 
-/// A wait of the calling thread, which invalidates no capture. Each function that waits has one (tests/lint/host_waits.py).
+/// A wait of the calling thread, which invalidates no capture. Each function that waits has one (tests/analysis/lint/host_waits.py).
 class ScopedWait : ScopedEvent {
  public:
   explicit ScopedWait(const char* name, const Awaited& awaited = {}) noexcept

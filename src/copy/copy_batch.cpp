@@ -76,7 +76,7 @@ void for_each_operation(std::size_t count, F f) {
 /// All direct operations, by few runtime calls. False if there is no such call, or if it refused some memory: it may have enqueued other
 /// operations then, but none writes what another one reads or writes, so they may be enqueued again.
 [[nodiscard]] bool try_one_call(Plan& plan, CopyCall& call) {
-  bool from_pinned = false;
+  void* target_of_pinned = nullptr;
   std::size_t count = 0;
   for (PlannedCopy& copy : plan) {
     if (copy.way != Way::one_call) continue;
@@ -84,10 +84,10 @@ void for_each_operation(std::size_t count, F f) {
     copy.facts.note_uses();
     if (copy.facts.runtime_takes_any_memory()) continue;
     reach_devices(copy.facts);
-    from_pinned = from_pinned || copy.facts.from_kind() == MemoryKind::pinned;
+    if (copy.facts.from_kind() == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
   if (count < 2) return false;
-  if (from_pinned) keep_source_for_later(call, 0);  // some of the sources may be small
+  if (target_of_pinned != nullptr) keep_source_for_later(call, target_of_pinned, 0);  // some of the sources may be small
   CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};
   for (const PlannedCopy& copy : plan) {
     const Transfer& t = copy.request.transfer;

@@ -35,7 +35,7 @@ namespace {
     facts.note_uses();
   } else {
     reach_devices(facts);
-    if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.call(), request.transfer.bytes());
+    if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.call(), request.transfer.to, request.transfer.bytes());
     if (facts.may_be_pinned_in_parts()) return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
   }
   check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
@@ -109,14 +109,14 @@ void reach_devices(Facts& facts) {
   reach(facts.slot().device, facts.from_owner(), facts.operation());
 }
 
-void keep_source_for_later(CopyCall& call, std::size_t bytes) {
+void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {
   if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
     return;
+  if (call.are_sources_kept) return;
   const RelaxedCapture relaxed;
   if (is_capturing(call.slot, call.operation) || is_idle(call.slot, call.operation)) return;
-  check(backend::launch_host_func(
-            call.slot.handle, [](void*) {}, nullptr),
-        call.operation);
+  check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
+  call.are_sources_kept = true;
 }
 
 std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts) {

@@ -53,10 +53,10 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
 
 /// Lets the stream's device reach device memory of the request. Call it before a direct copy.
 void reach_devices(Facts& facts);
-/// Makes sure that a copy of `bytes` bytes from pinned memory to a device reads its source no earlier than the stream's order allows. Call
-/// it before the copy. CUDA (13.0, driver 580, seen on an H200 with 1000 bytes, not with 30,000) reads the source of a small copy at the
-/// call if the stream's own work is complete, even if work of the default stream that the stream has to wait for may still write the
-/// source. A host function in front of the copy prevents that.
-void keep_source_for_later(CopyCall& call, std::size_t bytes);
+/// Makes sure that a copy of `bytes` bytes from pinned memory reads its source no earlier than the stream's order allows. Call it before
+/// the copy. CUDA (13.0, driver 580, seen on an H200 with 1000 bytes, not with 30,000) reads the source of a small copy at the call if the
+/// stream's own work is complete, even if work of the default stream that the stream has to wait for may still write the source. A command
+/// in front of the copy prevents that: a fill of the first byte of `to`, which the copy writes after it.
+void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -7,6 +7,16 @@ part_tarball() {
   CXX=g++ scripts/release --rehearse
 }
 
+# Optimised as a release is, with both kinds of library: the suite, the examples, and other people's builds with either kind.
+part_release_build() {
+  need_build_tools
+  need_consumers
+  need_mpi
+  CXX=g++ configure release_build -Dgpu_backend=host -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dmpi=enabled
+  ninja -C build-ci/release_build
+  run_tests build-ci/release_build --suite conformance --suite tool --suite examples --suite consumers --suite comm
+}
+
 # g++'s ASan and UBSan with the usual optimisation.
 part_gcc_sanitizers() {
   need_build_tools
@@ -31,11 +41,13 @@ for file in sorted({(build / each['file']).resolve() for each in json.loads((bui
 PYTHON
 }
 
-# clang's program at its own speed.
+# clang's program at its own speed. Without precompiled headers, so that each source includes what it uses.
 part_clang_plain() {
   need_build_tools
   need_clang
-  CXX=clang++ configure clang_plain -Dgpu_backend=host -Dwerror=true
+  install_missing
+  CXX=clang++ configure clang_plain -Dgpu_backend=host -Dwerror=true -Db_pch=false
+  python3 tests/analysis/lint/header_alone.py build-ci/clang_plain/include -- clang++  # the rule of the lints uses g++
   ninja -C build-ci/clang_plain
   run_tests build-ci/clang_plain --suite conformance --suite tool --suite examples
 }
@@ -70,6 +82,7 @@ part_standin_long() {
   run_tests build-ci/cuda --suite standin
   build_hip
   run_tests build-ci/hip --suite standin
+  says_why_none build-ci/hip/tools/runnel
 }
 
 # A larger sample of the fault sweep. `meson compile sweep-all` is all of it.

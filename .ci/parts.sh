@@ -17,6 +17,9 @@ submission=(
 release=(
   tarball
   newcomer
+  debian
+  abi
+  reproducible
   tidy
   release_build
   tsan_standin

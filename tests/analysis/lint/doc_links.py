@@ -43,6 +43,6 @@ for example in examples:
         complaints.append(f'no guide has a link to {repository.name(example)}')
 rules = (root / 'CONTRIBUTING.md').read_text()
 complaints += [f'CONTRIBUTING.md does not list the rule tests/analysis/lint/{script.name}' for script in repository.files('tests/analysis/lint', endings='.py')
-               if script.name != 'repository.py' and f'`{script.name}`' not in rules]
+               if script.name not in ('functions.py', 'repository.py') and f'`{script.name}`' not in rules]
 print(f'{sum(map(len, links.values()))} links in {len(pages)} pages')
 repository.finish(complaints)

@@ -8,7 +8,7 @@ import re
 
 import repository
 
-FLOORS = ['base', 'checker', 'device', 'stream', 'memory', 'copy', 'overlap', 'graph', 'comm']
+FLOORS = ['base', 'checker', 'device', 'stream', 'observe', 'memory', 'copy', 'overlap', 'graph', 'comm']
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 complaints = []

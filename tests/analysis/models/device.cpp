@@ -171,7 +171,7 @@ status stream_write_value(native::stream stream, std::uint32_t* place, std::uint
 
 namespace detail {
 
-void observe_stream_end(const Slot&, std::uint64_t) noexcept {}
+void deliver(Operation) noexcept {}
 
 constinit Atomic<unsigned> observers{0};
 constinit sync::Atomic<unsigned> attention{0};

@@ -1,77 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/hooks.hpp"
-
-#include "base/process.hpp"
+#include "base/in_hook.hpp"
+#include "base/operation.hpp"
 #include "base/sync.hpp"
+#include "observe/hook_event.hpp"
 
-#include <exception>
 #include <mutex>
-#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
-thread_local constinit bool in_hook = false;
+HookEvent hook_event(const Operation& operation) noexcept {
+  HookEvent event{.kind = static_cast<HookKind>(operation.kind),
+                  .phase = operation.phase,
+                  .failed = operation.failed,
+                  .captured = operation.captured,
+                  .number = operation.number,
+                  .operation = operation.name,
+                  .stream = operation.stream.id,
+                  .other_stream = operation.other_stream,
+                  .device = operation.device,
+                  .event = operation.event,
+                  .to = operation.to,
+                  .from = operation.from,
+                  .bytes = operation.bytes,
+                  .to_kind = operation.to_kind,
+                  .from_kind = operation.from_kind};
+  const StreamSlot* const slot = operation.stream.slot;
+  if (slot == nullptr) return event;
+  event.device = slot->device;
+  event.native_stream = slot->hand_out();
+  // Another stream may have the slot now. The name of one that has just ended is still there.
+  if (is_live(slot, event.stream) || event.kind == HookKind::stream_ended) event.stream_name = slot->name;
+  return event;
+}
 
 namespace {
 
 constinit sync::Atomic<Hook> user_hook{nullptr};
-constinit sync::Atomic<Hook> trace_hook{nullptr};
-constinit sync::Atomic<std::uint64_t> last_number{0};
 constinit sync::Mutex setting;  // the hook and its bit in `observers` change together
-
-thread_local constinit int depth = 0;  // of operations that are told of
 thread_local constinit const SourcePlace* location = nullptr;
+
+void call_hook(const Operation& operation) noexcept {
+  const Hook hook = user_hook.load(std::memory_order_acquire);
+  if (hook == nullptr || !is_for_hooks(operation)) return;
+  HookEvent event = hook_event(operation);
+  if (location != nullptr) event.where = *location;
+  const InHook within;
+  hook(event);
+}
 
 }  // namespace
 
-std::uint64_t next_told_number() noexcept { return last_number.fetch_add(1, std::memory_order_relaxed) + 1; }
-
-void tell(const HookEvent& event) noexcept {
-  if (in_hook) return;  // a destructor that ran in a hook
-  if (const Hook trace = trace_hook.load(std::memory_order_acquire)) trace(event);
-  const Hook hook = user_hook.load(std::memory_order_acquire);
-  if (hook == nullptr) return;
-  HookEvent located = event;
-  if (location != nullptr) located.where = *location;
-  const InHook within;
-  hook(located);
-}
-
-std::uint64_t tell_once(HookEvent event) noexcept {
-  if (depth > 0) return 0;
-  event.number = next_told_number();
-  tell(event);
-  return event.number;
-}
-
-void ToldOperation::begin(const HookEvent& event) noexcept {
-  is_begun_ = true;
-  is_part_ = depth++ > 0 && event.kind != HookKind::host_function_run;
-  exceptions_ = std::uncaught_exceptions();
-  new (&event_) HookEvent{event};
-  if (is_part_) return;
-  event_.phase = HookPhase::before;
-  if (event_.number == 0) event_.number = next_told_number();
-  tell(event_);
-}
-
-void ToldOperation::end() noexcept {
-  --depth;
-  if (is_part_) return;
-  event_.phase = HookPhase::after;
-  event_.failed = event_.failed || std::uncaught_exceptions() > exceptions_;
-  tell(event_);
-}
-
-Untold::Untold() noexcept { ++depth; }
-Untold::~Untold() { --depth; }
-
-void set_trace_hook(Hook hook) noexcept {
-  trace_hook.store(hook, std::memory_order_release);
-  set_observer(observer_trace, hook != nullptr);
-}
+extern const Observer hooks_observer;
+constinit const Observer hooks_observer{observer_hook, nullptr, call_hook};
 
 }  // namespace detail
 

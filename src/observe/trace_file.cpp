@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/trace_file.hpp"
+#include "observe/trace_file.hpp"
 
 #include <unistd.h>
 

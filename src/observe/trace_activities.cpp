@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/trace_activities.hpp"
+#include "observe/trace_activities.hpp"
 
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/trace_times.hpp"
+#include "observe/trace_times.hpp"
 
 #include <cxxabi.h>
 #include <runnel/detail/backend.hpp>

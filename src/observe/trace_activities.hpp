@@ -2,7 +2,7 @@
 /// The devices' work as the vendor's profiling library has timed it, for the trace: kernels, and work that other libraries submit.
 #pragma once
 
-#include "stream/trace_file.hpp"
+#include "observe/trace_file.hpp"
 
 #include <runnel/hooks.hpp>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/trace.hpp>
 
-#include "base/hooks.hpp"
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "stream/observed.hpp"
+#include "observe/hook_event.hpp"
+#include "observe/trace_activities.hpp"
+#include "observe/trace_file.hpp"
+#include "observe/trace_times.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/trace_activities.hpp"
-#include "stream/trace_file.hpp"
-#include "stream/trace_times.hpp"
 
 #include <unistd.h>
 
@@ -96,21 +96,18 @@ void add(Recording& r, const TraceSlice& slice) {
   return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
 }
 
-// A point that is kept is taken; the caller gives the event of any other point back.
-
 void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
   if (r.open.size() >= most_slices) return;
   const TraceSlice slice = slice_of(r, event, now);
   Interval& interval = r.open[key_of(event)];
   interval.slice = slice;
-  interval.begin = std::exchange(point, {});
+  interval.begin = std::move(point);
 }
 
-void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& begin, TracePoint& end) {
+void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& end) {
   const auto found = r.open.find(key_of(event));
   if (found == r.open.end()) return;  // it began before the trace did
-  Interval interval{found->second.slice, {}, {}};
-  begin = found->second.begin;
+  Interval interval = std::move(found->second);
   r.open.erase(found);
   const TraceRow row{event.device, event.stream};
   interval.slice.failed = event.failed;
@@ -123,9 +120,8 @@ void end_operation(Recording& r, const HookEvent& event, double now, TracePoint&
     ++r.contents.dropped;
     return;
   }
-  r.pending.push_back(interval);
-  r.pending.back().begin = std::exchange(begin, {});
-  r.pending.back().end = std::exchange(end, {});
+  interval.end = std::move(end);
+  r.pending.push_back(std::move(interval));
 }
 
 /// Asks for the times of pending intervals. Those whose work is not complete stay. It never waits.
@@ -144,7 +140,7 @@ void look_at_pending() noexcept try {
     const PointState begin = resolve(each.begin);
     const PointState end = resolve(each.end);
     if (begin == PointState::not_yet || end == PointState::not_yet) return false;
-    if (begin == PointState::lost || end == PointState::lost) return forget(each.begin), forget(each.end), true;
+    if (begin == PointState::lost || end == PointState::lost) return true;
     each.slice.begin = each.begin.time;
     each.slice.end = std::max(each.begin.time, each.end.time);
     known.push_back(each.slice);
@@ -153,31 +149,27 @@ void look_at_pending() noexcept try {
   try {
     const std::lock_guard lock{r.mutex};
     for (const TraceSlice& slice : known) add(r, slice);
-    r.pending.insert(r.pending.begin(), all.begin(), all.end());
+    r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()}, std::move_iterator{all.end()});
     r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
   } catch (const std::bad_alloc&) {  // these intervals are lost
-    for (Interval& each : all) forget(each.begin), forget(each.end);
   }
 } catch (const std::bad_alloc&) {  // the intervals stay
 }
 
-/// Forgets an operation that has begun. `begin` becomes its point.
-void drop_open(Recording& r, const HookEvent& event, TracePoint& begin) noexcept {
+/// Forgets an operation that has begun.
+void drop_open(Recording& r, const HookEvent& event) noexcept {
   const std::lock_guard lock{r.mutex};
-  const auto found = r.open.find(key_of(event));
-  if (found == r.open.end()) return;
-  begin = found->second.begin;
-  r.open.erase(found);
+  r.open.erase(key_of(event));
 }
 
-/// The trace's hook.
-void collect(const HookEvent& event) noexcept {
+void collect(const Operation& operation) noexcept {
+  if (!is_for_hooks(operation)) return;
+  const HookEvent event = hook_event(operation);
   const bool is_of_stream = is_interval_of_stream(event.kind);
   const bool is_before = event.phase == HookPhase::before;
   const double called = trace_now();
   note_stream(event);
   TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
-  TracePoint other;
   const double now = is_before ? trace_now() : called;  // the trace's own time does not count
   bool to_look = false;
   try {
@@ -188,15 +180,13 @@ void collect(const HookEvent& event) noexcept {
     if (is_before)
       begin_operation(r, event, now, point);
     else if (is_of_stream || r.open.contains(key_of(event)))
-      end_operation(r, event, now, other, point);
+      end_operation(r, event, now, point);
     else
       add(r, slice_of(r, event, now));
     to_look = is_of_stream && r.pending.size() >= r.until_look;
   } catch (const std::bad_alloc&) {  // this event is lost
-    if (!is_before) drop_open(recording(), event, other);
+    if (!is_before) drop_open(recording(), event);
   }
-  forget(point);
-  forget(other);
   if (to_look) look_at_pending();
 }
 
@@ -240,19 +230,32 @@ bool start_trace(const char* file) {
   static_cast<void>(trace_now());
   start_activities();
   if (!std::exchange(r.is_exit_watched, true)) call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); });
-  set_trace_hook(collect);
+  set_observer(observer_trace, true);
   return true;
+}
+
+/// Not in a program with more rights than its caller, who names the file.
+[[nodiscard]] bool is_trace_demanded() noexcept try {
+  const char* const file = secure_getenv("RUNNEL_TRACE");
+  return file != nullptr && *file != '\0' && start_trace(file);
+} catch (const std::bad_alloc&) {
+  std::fputs("runnel: there was no memory to start the trace\n", stderr);
+  return false;
+}
+
+/// A range is no part of another operation.
+[[nodiscard]] Operation about_range(const StreamCall& call, const char* name, std::uint64_t number, HookPhase phase) noexcept {
+  Operation range = call.about(OperationKind::range);
+  range.name = name;
+  range.number = number;
+  range.phase = phase;
+  return range;
 }
 
 }  // namespace
 
-/// Not in a program with more rights than its caller, who names the file.
-void start_demanded_trace() noexcept try {
-  const char* const file = secure_getenv("RUNNEL_TRACE");
-  if (file != nullptr && *file != '\0') start_trace(file);
-} catch (const std::bad_alloc&) {
-  std::fputs("runnel: there was no memory to start the trace\n", stderr);
-}
+extern const Observer trace_observer;
+constinit const Observer trace_observer{observer_trace, is_trace_demanded, collect};
 
 }  // namespace detail
 
@@ -268,17 +271,13 @@ bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::wr
 void TraceRange::begin() {
   if (name_ == nullptr) name_ = "";
   const detail::StreamCall call{stream_, "begin a range of the trace"};
-  HookEvent event = detail::about(call.slot(), HookKind::range, name_);
-  event.phase = HookPhase::before;
-  event.number = number_ = detail::next_told_number();
-  detail::tell(event);
+  number_ = detail::next_operation_number();
+  detail::deliver(detail::about_range(call, name_, number_, HookPhase::before));
 }
 
 void TraceRange::end() noexcept try {
   const detail::StreamCall call{stream_, "end a range of the trace"};
-  HookEvent event = detail::about(call.slot(), HookKind::range, name_);
-  event.number = number_;
-  detail::tell(event);
+  detail::deliver(detail::about_range(call, name_, number_, HookPhase::after));
 } catch (...) {  // the stream has ended: the range has no end
 }
 

@@ -12,7 +12,7 @@
 #include "stream/event_pool.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
@@ -122,6 +122,7 @@ void destroy_after_launches(GraphState* state) noexcept {
   const bool is_enqueued = !is_done && enqueue_finish(state, last);  // then the graph may be gone already
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
+  const ScopedWait wait{"destroy a graph", {.device = state->device}};
   if (wait_for_device(state->device))
     FinishGraph{}(state);
   else
@@ -156,7 +157,9 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
-  if (make_wait_for_last(call.handle(), state, state.last) || wait_for_device(state.device)) return;
+  if (make_wait_for_last(call.handle(), state, state.last)) return;
+  const ScopedWait wait{launching, {.device = state.device}};
+  if (wait_for_device(state.device)) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
@@ -307,9 +310,7 @@ void Graph::launch(StreamRef stream) const {
   if (are_captures_open() || has_functions || is_marked)
     refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
   const StreamUse use{&call.slot(), stream.id()};
-  ToldOperation told;
-  if (is_told()) [[unlikely]]
-    told.begin(about(call.slot(), HookKind::graph_launch, launching));
+  const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
   const BlockingWork enqueued;
@@ -320,7 +321,6 @@ void Graph::launch(StreamRef stream) const {
   }
   note_use(state, use);  // only now: after a failure, an earlier launch on another stream may still run
   state.is_unordered = !backend::orders_graph_launches();
-  tell_work(call.slot());
   if (is_marked) mark_launch(state, call);
 }
 

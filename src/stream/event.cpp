@@ -4,7 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
 #include "base/sync.hpp"
@@ -12,7 +12,7 @@
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
 #include "stream/ipc.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/patience.hpp"
 #include "stream/recorded_event.hpp"
 #include "stream/stream_call.hpp"
@@ -34,15 +34,15 @@ namespace {
   return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
 
-/// The stream that a report about a wait for the event should name; 0 if it is not known, or nothing is reported.
-[[nodiscard]] std::int64_t recorder_for_report(native::event event) noexcept {
-  return are_hangs_reported() ? static_cast<std::int64_t>(recorder_of(event)) : 0;
+/// Other code may have recorded the event.
+void emit_adopted(native::event event) noexcept {
+  emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
 /// Whether the event has happened. If so, the host may use what the event stands for.
 [[nodiscard]] bool poll(native::event event, const char* operation) {
   if (!has_happened_beside_captures(event, operation)) return false;
-  tell_complete(event);
+  emit_complete(event);
   return true;
 }
 
@@ -221,11 +221,8 @@ void EventBase::record(StreamRef stream) {
   call.disturbs_nothing();
   if (!record_again(call)) record_on_fresh(call.slot());
   captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
-  if (is_observed()) [[unlikely]]
-    observe_record(call.slot(), handle_.load(std::memory_order_relaxed), operation);
+  call.emit_record(handle_.load(std::memory_order_relaxed));
   recorded_.store(true, std::memory_order_release);
-  if (are_hangs_reported()) [[unlikely]]
-    note_recorder(handle_.load(std::memory_order_relaxed), stream.id());
 }
 
 bool EventBase::query() const {
@@ -243,11 +240,11 @@ void EventBase::synchronize() const {
   refuse_captured(operation);
   if (use.get() == nullptr) return;
   {
-    const WatchedWait watched{operation, recorder_for_report(use.get())};
+    const ScopedWait wait{operation, {.event = use.get()}};
     const RelaxedCapture relaxed{are_captures_open()};
     check(backend::event_synchronize(use.get()), operation);
   }
-  tell_complete(use.get());
+  emit_complete(use.get());
 }
 
 bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const { return wait_for(*this, {.deadline = deadline}); }
@@ -261,7 +258,7 @@ bool wait_for(const EventBase& event, const Patience& patience) {
   // A later record is not waited for: it takes another native event.
   event.is_replaceable_.store(true);
   event.watched_.store(true, std::memory_order_release);
-  const WatchedWait watched{operation, recorder_for_report(use.get())};
+  const ScopedWait wait{operation, {.event = use.get()}};
   return patience.wait_until([&] { return poll(use.get(), operation); });
 }
 
@@ -308,8 +305,7 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
   recorded_.store(true, std::memory_order_relaxed);
   origin_ = ownership == Ownership::borrow ? Origin::borrowed : Origin::taken;
   if (origin_ == Origin::taken) count_up(counters.events);
-  if (are_hangs_reported()) note_recorder(handle, 0);
-  if (is_checking()) checker::adopts_event(handle);
+  emit_adopted(handle);
 }
 
 namespace {
@@ -347,7 +343,7 @@ IpcEventHandle EventBase::export_event() {
   }
   shared_ = true;
   recorded_.store(true, std::memory_order_release);  // from now on the runtime is asked: another process may record the event
-  if (is_checking()) checker::adopts_event(event);
+  emit_adopted(event);
   return handle;
 }
 

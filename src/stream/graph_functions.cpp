@@ -68,17 +68,17 @@ void GraphFunctions::run(void* data) noexcept {
   const DueRun due;
   OwnedFunction function = called.take();
   if (function == nullptr) return;
-  ToldOperation told;
-  if (function->told != 0 && is_told()) [[unlikely]] {
+  ScopedEvent event;
+  if (function->operation != 0 && is_observed()) [[unlikely]] {
     function->slot = stream.slot;  // of this launch
     function->id = stream.id;
-    told.begin(about_run(*function));
+    event.begin(about_run(*function));
   }
   const InHostFunction within{stream.id};
   try {
     function->run(*function);
   } catch (...) {
-    if (told.is_begun()) told.event().failed = true;
+    if (Operation* const run = event.operation()) run->failed = true;
     keep_failure(stream.slot, stream.id, {std::current_exception(), label, epoch});
   }
   called.function.store(function.release(), std::memory_order_release);

@@ -47,7 +47,7 @@ struct StreamEnd {
   native::event event{};
 };
 
-/// The last operations of a stream, the oldest at `next`. Written only if waits that last long are reported. Several threads may write at
+/// The last operations of a stream, the oldest at `next`. Written only for the report of long waits. Several threads may write at
 /// once: then a report may mix two operations.
 struct OperationNotes {
   struct Note {
@@ -92,7 +92,7 @@ struct Slot : StreamSlot {
   Slot* next_free = nullptr;
 
   const PartitionData* part = nullptr;  // of the device, if the stream was made with one
-  OperationNotes notes;
+  mutable OperationNotes notes;
 
   const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
   sync::Atomic<bool> mark_requested{false};  // see request_mark()

@@ -6,16 +6,14 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
-#include "checker/hooks.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/partition.hpp"
 #include "stream/patience.hpp"
 #include "stream/recorded_event.hpp"
@@ -41,7 +39,7 @@ constexpr const char* captured = "the stream is being captured: nothing runs bef
   call.disturbs_nothing();
   const RelaxedCapture relaxed{are_captures_open()};
   if (!has_finished(call.slot(), call.operation())) return false;
-  tell_complete(call.slot());
+  emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
 }
@@ -60,12 +58,12 @@ Slot& synchronize_slot(StreamRef stream) {
   call.disturbs_nothing();
   AheadScope ahead{work_ahead(call.slot())};
   {
-    const WatchedWait watched{waiting, static_cast<std::int64_t>(stream.id())};
+    const ScopedWait wait{waiting, {.stream = stream.id()}};
     const RelaxedCapture relaxed{are_captures_open()};
     call.check(backend::stream_synchronize(call.handle()));
   }
   ahead.leaves(Ahead::idle);
-  tell_complete(call.slot());
+  emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return call.slot();
 }
@@ -89,7 +87,7 @@ Slot& waitable_slot(StreamRef stream) {
     call.record(end.get());
   }
   if (!patience.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); })) return false;
-  tell_complete(end.get());
+  emit_complete(end.get());
   return true;
 }
 
@@ -142,8 +140,7 @@ Slot* create_stream(Device device, const StreamOptions& options) {
     std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
     backend::name_stream(made.handle, slot->name);
   }
-  if (is_told()) [[unlikely]]
-    tell_stream_made(*slot, operation);
+  emit_made(*slot, operation);
   return slot;
 }
 
@@ -192,8 +189,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   }
   if (answer == Wrapped::has_owner)
     throw_error(errc::invalid_argument, wrapping, "a Stream owns the handle already: borrow it, or release() it there first");
-  if (answer != Wrapped::joined && is_told()) [[unlikely]]
-    tell_stream_made(*slot, wrapping);
+  if (answer != Wrapped::joined) emit_made(*slot, wrapping);
   return slot;
 }
 
@@ -280,7 +276,7 @@ native::stream Stream::release() {
   const native::stream handle = held.slot()->handle;
   if (held.is_owner()) {
     detail::disown(static_cast<detail::Slot&>(*held.slot()));
-    if (detail::is_checking()) checker::releases_stream(id_, handle);
+    detail::emit([&] { return detail::Operation{.kind = detail::OperationKind::stream_released, .stream = {held.slot(), id_}}; });
   }
   detail::drop_stream({held.slot(), false});
   forget();
@@ -325,7 +321,7 @@ namespace {
 
 [[nodiscard]] bool wait_for(StreamRef stream, const detail::Patience& patience) {
   detail::Slot& slot = detail::waitable_slot(stream);
-  const detail::WatchedWait watched{detail::waiting, static_cast<std::int64_t>(stream.id())};
+  const detail::ScopedWait wait{detail::waiting, {.stream = stream.id()}};
   if (!detail::poll(detail::StreamCall{slot, detail::waiting}) && !detail::wait_for_submitted(slot, patience)) return false;
   detail::deliver_failure(slot);
   return true;
@@ -342,24 +338,18 @@ namespace {
 /// 580 crashes if this stream waits for the event itself.
 void wait_from_device(const detail::StreamCall& call, Device device, native::event event) {
   {
-    const detail::Untold untold;
+    const detail::SuppressEvents suppressed;
     const Stream between{device};
     call.check(backend::stream_wait_event(between.native(), event));
     const Event passed = between.record_event();
     call.check(backend::stream_wait_event(call.handle(), passed.native()));
   }
-  if (detail::is_observed()) [[unlikely]]
-    detail::observe_wait(call.slot(), event, call.operation(), 0);
+  call.emit_wait(event);
 }
 
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
-  std::uint64_t recorder = 0;
-  if (detail::are_hangs_reported()) [[unlikely]] {
-    detail::enter(operation);
-    recorder = detail::recorder_of(detail::Access::recorded(event));
-  }
-  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, recorder));
+  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), &event);
   const detail::HandleInUse use{event, operation};
   if (use.get() == nullptr) return;  // an event that was never recorded is complete
   const detail::StreamCall call{slot, operation};

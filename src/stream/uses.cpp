@@ -12,7 +12,7 @@
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/idle.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 
 #include <runnel/detail/attachment.hpp>
 
@@ -221,8 +221,7 @@ void retire_slot(Slot* slot) noexcept {
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_observed()) [[unlikely]]
-    observe_stream_end(*slot, id);
+  emit_ended(*slot, id);
   // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
   if (mode == Release::later && !slot->owned) leave_end(*slot, {Progress::unknown, {}});
   if (mode == Release::now)
@@ -233,8 +232,7 @@ void retire_slot(Slot* slot) noexcept {
 
 void retire_lost_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_observed()) [[unlikely]]
-    observe_stream_end(*slot, id);
+  emit_ended(*slot, id);
   leave_end(*slot, {Progress::unknown, {}});
   if (if_captures_met()) forget_capture({slot, id});
   finish_retiring(*slot, id);

@@ -9,9 +9,9 @@
 #include "device/device_table.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/checked.hpp"
 #include "stream/event_pool.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/operations.hpp"
 
 #include <chrono>
 #include <exception>
@@ -213,7 +213,7 @@ Completion* Watcher::query_all() noexcept {
       place = &completion.next_line;
       continue;
     }
-    if (s == backend::ok && completion.event != nullptr) tell_complete(completion.event);
+    if (s == backend::ok && completion.event != nullptr) emit_complete(completion.event);
     remove(*place);
     if (s != backend::ok) completion.failure = exception_of(s);
     dispose_of_event(completion);

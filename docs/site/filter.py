@@ -45,7 +45,7 @@ SHOWN = [
 BASES = {
     'detail/owned_array.hpp': [(r'RUNNEL_ABI::detail', 'RUNNEL_ABI'), (r'<class T, class Owner>', '<class T>'), (r' : protected Owner', ''),
                                (r'OwnedArray<T, Owner>', 'OwnedArray<T>')],
-    'event.hpp': [(r'struct Slot;\nstruct Completion;\n', 'struct Slot;\nstruct Completion; }\n'), (r'(?<=};\n\n)}  // namespace detail', '')],
+    'event.hpp': [(r'(later\{nullptr\};\n\};)\n', r'\1 }\n'), (r'(?<=};\n\n)}  // namespace detail', '')],
 }
 SPECIALISATIONS = re.compile(r'^(template <>\n(?=struct std::)|struct std::[^\n]*;$|struct std::.*?^\};$)', re.MULTILINE | re.DOTALL)
 # Doxygen links to a list of private structures, and does not write the list.

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <runnel/current.hpp>
+#include <runnel/detail/stream_slot.hpp>
 #include <runnel/error.hpp>
 #include <runnel/ipc_handle.hpp>
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <iosfwd>
 #include <string>
@@ -29,10 +29,15 @@ struct EventOptions {
 
 namespace detail {
 
-class StreamCall;
-struct Slot;
-struct Completion;
-struct Patience;
+class EventRef;
+struct EventNode;
+/// The native events of an event. Atomic: one thread may record the event while others use it.
+struct EventNodes {
+  /// The first one, which stays with the event until its end; null before.
+  Atomic<EventNode*> first{nullptr};
+  /// The one in its place, if the last record needed another: somebody still waited for the first, or it is of another device.
+  Atomic<EventNode*> later{nullptr};
+};
 
 /// The verbs of `Event` and `TimedEvent`. Using an event that was moved from throws `errc::invalid_handle`.
 class EventBase {
@@ -86,7 +91,7 @@ class EventBase {
   /// The device of the last record. @throws errc::invalid_argument if the event was never recorded
   [[nodiscard]] Device device() const;
   /// False once the event was moved from.
-  [[nodiscard]] bool is_valid() const noexcept { return state_ != State::moved_from; }
+  [[nodiscard]] bool is_valid() const noexcept { return is_valid_; }
   /// Gives the handle to the caller, who then destroys it. This event is moved-from afterwards.
   /// @throws errc::invalid_argument if there is no handle yet
   [[nodiscard]] native::event release();
@@ -111,54 +116,17 @@ class EventBase {
 
  private:
   friend struct Access;
-  friend class HandleInUse;
-  enum class State : unsigned char { usable, moved_from };
-  /// Where the handle comes from, which decides where it goes in the end.
-  enum class Origin : unsigned char {
-    pool,      ///< made by the library; goes back to the pool for the next event of its kind
-    taken,     ///< made elsewhere; destroyed, because other code may still know the handle or share it with another process
-    borrowed,  ///< made elsewhere; left alone
-  };
 
   [[nodiscard]] std::string describe() const;
   void require_valid(const char* operation) const;
-  /// @throws errc::capture for an event that was recorded in a capture: the host must not ask about it
-  void refuse_captured(const char* operation) const;
-  friend void submit_completion(const EventBase& event, Completion* completion);
-  [[nodiscard]] bool record_again(const StreamCall& call);
-  void record_on_fresh(Slot& slot);
-  /// @cond
-  /// A native event that a record has replaced by a fresh one.
-  struct Replaced {
-    native::event event{};
-    int device = -1;
-    Origin origin = Origin::pool;
-    Replaced* next = nullptr;
-  };
-  /// @endcond
+  [[nodiscard]] EventRef take_node(int device, const char* operation) const;
   void discard() noexcept;
-  void keep_or_give_away(const Replaced& old) noexcept;
-  void give_away_unused() noexcept;
-  void give_away(const Replaced& old) const noexcept;
   bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
-  friend bool wait_for(const EventBase& event, const Patience& patience);
 
-  // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
-  std::atomic<native::event> handle_{};
-  std::atomic<bool> recorded_{false};
-  mutable std::atomic<bool> is_replaceable_{false};  // calls that use the handle are counted from now on
-  mutable std::atomic<int> users_{0};                // such calls under way
-  std::atomic<bool> captured_{false};                // recorded in a capture
-  mutable std::atomic<bool> watched_{false};         // the watcher or a wait may still query the handle
-  std::atomic<short> device_{-1};
-  std::atomic<unsigned> changes_{0};  // of handle and device together: odd while one is under way
+  EventNodes nodes_;
   EventOptions options_;
   bool timed_;
-  Replaced first_;             // kept until the end: a call that began before calls were counted may still use it
-  Replaced* later_ = nullptr;  // those that were replaced while they were used
-  bool shared_ = false;        // with other processes, which know this native event
-  Origin origin_ = Origin::pool;
-  State state_ = State::usable;
+  bool is_valid_ = true;
 };
 
 }  // namespace detail

@@ -9,7 +9,7 @@
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
-#include "stream/event_pool.hpp"
+#include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/operations.hpp"
@@ -35,11 +35,11 @@ struct GraphState {
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
-  sync::Mutex launching{};             // the runtimes allow one launch of a graph at a time
-  sync::Mutex asking{};                // and one call that uses `graph`, also if it only asks
-  StreamPoint last{};                  // open, of the stream of the last launch; empty before the first
-  bool is_unordered = false;           // the runtime does not order the next launch after the last one, if their streams differ
-  std::shared_ptr<PooledEvent> end{};  // marks the end of the last launch; null: nothing does
+  sync::Mutex launching{};    // the runtimes allow one launch of a graph at a time
+  sync::Mutex asking{};       // and one call that uses `graph`, also if it only asks
+  StreamPoint last{};         // open, of the stream of the last launch; empty before the first
+  bool is_unordered = false;  // the runtime does not order the next launch after the last one, if their streams differ
+  EventRef end{};             // marks the end of the last launch; none: nothing does
 };
 
 namespace {
@@ -74,7 +74,7 @@ struct Finish {
 
 /// Makes the stream wait for the last launch. False if that cannot be done.
 [[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state, const StreamPoint& last) noexcept {
-  if (state.end != nullptr) return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end->get()));
+  if (state.end) return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end.get()));
   return last.make_wait(stream, InCapture::never);
 }
 
@@ -166,16 +166,16 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
 /// Whether an event has to mark the end of the next launch: the runtime does not order the one after it, or the stream is a thread's
 /// default stream, where no other thread can record later.
 [[nodiscard]] bool wants_mark(const GraphState& state, const Slot& slot) noexcept {
-  return state.end != nullptr || !backend::orders_graph_launches() || slot.thread != nullptr;
+  return state.end || !backend::orders_graph_launches() || slot.thread != nullptr;
 }
 
 /// Without a mark the next launch waits for all work that the stream of this one has then.
 void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   try {
-    if (state.end == nullptr) state.end = std::make_shared<PooledEvent>(state.device, launching);
-    call.check(backend::event_record(state.end->get(), call.handle()));
+    if (!state.end) state.end = take_event(state.device, {}, launching);
+    call.check(backend::event_record(state.end.get(), call.handle()));
   } catch (...) {
-    state.end = nullptr;
+    state.end = {};
   }
 }
 
@@ -347,7 +347,7 @@ bool Graph::take(Graph fresh) {
   }
   now.last = old.last.again();
   now.is_unordered = s != backend::ok || old.is_unordered;
-  now.end = old.end;
+  now.end = old.end.share();
   std::swap(state_, fresh.state_);
   return s == backend::ok;
 }

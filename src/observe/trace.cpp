@@ -96,21 +96,18 @@ void add(Recording& r, const TraceSlice& slice) {
   return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
 }
 
-// A point that is kept is taken; the caller gives the event of any other point back.
-
 void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
   if (r.open.size() >= most_slices) return;
   const TraceSlice slice = slice_of(r, event, now);
   Interval& interval = r.open[key_of(event)];
   interval.slice = slice;
-  interval.begin = std::exchange(point, {});
+  interval.begin = std::move(point);
 }
 
-void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& begin, TracePoint& end) {
+void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& end) {
   const auto found = r.open.find(key_of(event));
   if (found == r.open.end()) return;  // it began before the trace did
-  Interval interval{found->second.slice, {}, {}};
-  begin = found->second.begin;
+  Interval interval = std::move(found->second);
   r.open.erase(found);
   const TraceRow row{event.device, event.stream};
   interval.slice.failed = event.failed;
@@ -123,9 +120,8 @@ void end_operation(Recording& r, const HookEvent& event, double now, TracePoint&
     ++r.contents.dropped;
     return;
   }
-  r.pending.push_back(interval);
-  r.pending.back().begin = std::exchange(begin, {});
-  r.pending.back().end = std::exchange(end, {});
+  interval.end = std::move(end);
+  r.pending.push_back(std::move(interval));
 }
 
 /// Asks for the times of pending intervals. Those whose work is not complete stay. It never waits.
@@ -144,7 +140,7 @@ void look_at_pending() noexcept try {
     const PointState begin = resolve(each.begin);
     const PointState end = resolve(each.end);
     if (begin == PointState::not_yet || end == PointState::not_yet) return false;
-    if (begin == PointState::lost || end == PointState::lost) return forget(each.begin), forget(each.end), true;
+    if (begin == PointState::lost || end == PointState::lost) return true;
     each.slice.begin = each.begin.time;
     each.slice.end = std::max(each.begin.time, each.end.time);
     known.push_back(each.slice);
@@ -153,21 +149,17 @@ void look_at_pending() noexcept try {
   try {
     const std::lock_guard lock{r.mutex};
     for (const TraceSlice& slice : known) add(r, slice);
-    r.pending.insert(r.pending.begin(), all.begin(), all.end());
+    r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()}, std::move_iterator{all.end()});
     r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
   } catch (const std::bad_alloc&) {  // these intervals are lost
-    for (Interval& each : all) forget(each.begin), forget(each.end);
   }
 } catch (const std::bad_alloc&) {  // the intervals stay
 }
 
-/// Forgets an operation that has begun. `begin` becomes its point.
-void drop_open(Recording& r, const HookEvent& event, TracePoint& begin) noexcept {
+/// Forgets an operation that has begun.
+void drop_open(Recording& r, const HookEvent& event) noexcept {
   const std::lock_guard lock{r.mutex};
-  const auto found = r.open.find(key_of(event));
-  if (found == r.open.end()) return;
-  begin = found->second.begin;
-  r.open.erase(found);
+  r.open.erase(key_of(event));
 }
 
 void collect(const Operation& operation) noexcept {
@@ -178,7 +170,6 @@ void collect(const Operation& operation) noexcept {
   const double called = trace_now();
   note_stream(event);
   TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
-  TracePoint other;
   const double now = is_before ? trace_now() : called;  // the trace's own time does not count
   bool to_look = false;
   try {
@@ -189,15 +180,13 @@ void collect(const Operation& operation) noexcept {
     if (is_before)
       begin_operation(r, event, now, point);
     else if (is_of_stream || r.open.contains(key_of(event)))
-      end_operation(r, event, now, other, point);
+      end_operation(r, event, now, point);
     else
       add(r, slice_of(r, event, now));
     to_look = is_of_stream && r.pending.size() >= r.until_look;
   } catch (const std::bad_alloc&) {  // this event is lost
-    if (!is_before) drop_open(recording(), event, other);
+    if (!is_before) drop_open(recording(), event);
   }
-  forget(point);
-  forget(other);
   if (to_look) look_at_pending();
 }
 

@@ -8,7 +8,7 @@
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/event_pool.hpp"
+#include "stream/event_node.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -21,13 +21,13 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr backend::EventKind timed{.timed = true, .blocking_wait = false, .interprocess = false};
+constexpr const char* tracing = "trace a stream";
 constexpr double longest_distance = 10e6;  // microseconds: a float of milliseconds is then good for one
 
 /// An event of a device whose time on the host's clock is known.
 struct DeviceClock {
   enum class State : unsigned char { unused, works, broken } state = State::unused;
-  native::event anchor{};
+  EventRef anchor{};
   double time = 0;
 };
 struct Clocks {
@@ -35,12 +35,6 @@ struct Clocks {
   std::array<DeviceClock, max_devices> all{};
 };
 Clocks& clocks() { return immortal<Clocks>(); }
-
-[[nodiscard]] native::event try_take_event(int device) noexcept try {
-  return take_event(device, timed, "trace a stream");
-} catch (...) {  // the runtime refused it, or there is no memory: the interval is lost
-  return {};
-}
 
 /// Records an event on a stream that has nothing else to do, and waits for it. The event lies between two readings of the host's clock. On
 /// a busy machine these may be far apart, so the closest pair of up to 20 attempts counts.
@@ -52,10 +46,10 @@ void start_clock(DeviceClock& clock, int device) noexcept {
   constexpr double close_enough = 50;  // microseconds
   double closest = 1e9;
   for (int attempt = 0; attempt < 20 && closest > close_enough; ++attempt) {
-    native::event event = try_take_event(device);
+    EventRef event = try_take_event(device, timed_event, tracing);
     const double before = trace_now();
-    const bool happened = event != nullptr && succeeded_or_forget(backend::event_record(event, stream)) &&
-                          succeeded_or_forget(backend::event_synchronize(event));
+    const bool happened = event && succeeded_or_forget(backend::event_record(event.get(), stream)) &&
+                          succeeded_or_forget(backend::event_synchronize(event.get()));
     const double apart = trace_now() - before;
     if (happened && apart < closest) {
       closest = apart;
@@ -63,7 +57,6 @@ void start_clock(DeviceClock& clock, int device) noexcept {
       clock.time = before + apart / 2;
       clock.state = DeviceClock::State::works;
     }
-    if (event != nullptr) return_event(event, device, timed);
     if (!happened) break;
   }
   succeeded_or_forget(backend::stream_destroy(stream));
@@ -78,23 +71,17 @@ void start_clock(DeviceClock& clock, int device) noexcept {
 
 /// Takes the event. If it is far from the anchor, it becomes the anchor, so that later times stay exact.
 [[nodiscard]] PointState read_time(TracePoint& point) noexcept {
-  native::event event = std::exchange(point.event, {});
+  EventRef event = std::move(point.event);
   float milliseconds = 0;
-  PointState state = PointState::lost;
-  {
-    const std::lock_guard lock{clocks().mutex};
-    DeviceClock& clock = clocks().all[static_cast<std::size_t>(point.device)];
-    if (succeeded_or_forget(backend::event_elapsed(milliseconds, clock.anchor, event))) {
-      point.time = clock.time + 1000.0 * static_cast<double>(milliseconds);
-      state = PointState::known;
-      if (point.time - clock.time > longest_distance) {
-        std::swap(clock.anchor, event);
-        clock.time = point.time;
-      }
-    }
+  const std::lock_guard lock{clocks().mutex};
+  DeviceClock& clock = clocks().all[static_cast<std::size_t>(event->device)];
+  if (!succeeded_or_forget(backend::event_elapsed(milliseconds, clock.anchor.get(), event.get()))) return PointState::lost;
+  point.time = clock.time + 1000.0 * static_cast<double>(milliseconds);
+  if (point.time - clock.time > longest_distance) {
+    std::swap(clock.anchor, event);
+    clock.time = point.time;
   }
-  return_event(event, point.device, timed);
-  return state;
+  return PointState::known;
 }
 
 }  // namespace
@@ -116,33 +103,20 @@ TracePoint trace_point(const HookEvent& event) noexcept {
   }
   backend::forget_error(s);
   if (!backend::is_not_ready(s) || !has_clock(event.device)) return point;
-  const native::event taken = try_take_event(event.device);
-  if (taken == nullptr) return point;
-  if (succeeded_or_forget(backend::event_record(taken, event.native_stream))) {
-    point.event = taken;
-    point.device = event.device;
-  } else {
-    return_event(taken, event.device, timed);
-  }
+  EventRef taken = try_take_event(event.device, timed_event, tracing);  // without one the interval is lost
+  if (taken && succeeded_or_forget(backend::event_record(taken.get(), event.native_stream))) point.event = std::move(taken);
   return point;
 }
 
 PointState resolve(TracePoint& point) noexcept {
-  if (point.event == nullptr) return point.time >= 0 ? PointState::known : PointState::lost;
+  if (!point.event) return point.time >= 0 ? PointState::known : PointState::lost;
   const RelaxedCapture relaxed;
   const sync::Unseen unseen;
-  const backend::status s = backend::event_query(point.event);
+  const backend::status s = backend::event_query(point.event.get());
   if (s == backend::ok) return read_time(point);
   backend::forget_error(s);
   if (backend::is_not_ready(s)) return PointState::not_yet;
-  forget(point);
   return PointState::lost;
-}
-
-void forget(TracePoint& point) noexcept {
-  if (point.event == nullptr) return;
-  const RelaxedCapture relaxed;
-  return_event(std::exchange(point.event, {}), point.device, timed);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,8 +2,9 @@
 /// When a stream was where, in the time of the host, for the trace.
 #pragma once
 
+#include "stream/event_node.hpp"
+
 #include <runnel/hooks.hpp>
-#include <runnel/native.hpp>
 
 #include <cstdint>
 
@@ -15,8 +16,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// A moment of a stream: a known one, or an event that marks it, or neither if it will never be known.
 struct TracePoint {
   double time = -1;
-  native::event event{};
-  int device = -1;
+  EventRef event{};
 };
 
 /// The moment at which the work submitted to the stream so far is complete. If nothing is left to do that is now; only otherwise an event
@@ -27,8 +27,5 @@ struct TracePoint {
 enum class PointState : unsigned char { known, not_yet, lost };
 /// Asks for the time of the event, and gives it back to the pool.
 [[nodiscard]] PointState resolve(TracePoint& point) noexcept;
-
-/// Gives back the event of a point whose time nobody will ask for.
-void forget(TracePoint& point) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

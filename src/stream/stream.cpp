@@ -11,12 +11,11 @@
 #include "base/set_by_call.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
-#include "stream/event_pool.hpp"
+#include "stream/event_node.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
 #include "stream/partition.hpp"
 #include "stream/patience.hpp"
-#include "stream/recorded_event.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
@@ -80,7 +79,7 @@ Slot& waitable_slot(StreamRef stream) {
 /// patience is over first.
 [[nodiscard]] bool wait_for_submitted(Slot& slot, const Patience& patience) {
   if (patience.is_over()) return false;
-  const PooledEvent end{slot.device, waiting};
+  const EventRef end = take_event(slot.device, {}, waiting);
   {
     const StreamCall call{slot, waiting};
     if (is_mark_requested(slot)) record_mark(slot);
@@ -349,13 +348,13 @@ void wait_from_device(const detail::StreamCall& call, Device device, native::eve
 
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
-  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), &event);
-  const detail::HandleInUse use{event, operation};
-  if (use.get() == nullptr) return;  // an event that was never recorded is complete
+  const detail::CurrentNode node{detail::Access::nodes(event, operation)};
+  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
+  if (!node) return;  // an event that was never recorded is complete
   const detail::StreamCall call{slot, operation};
-  if (use.interprocess_device() == -1 || use.interprocess_device() == slot.device) [[likely]]
-    return call.wait_for(use.get());
-  wait_from_device(call, Device{use.interprocess_device()}, use.get());
+  if (!node->kind.interprocess || node->device == slot.device) [[likely]]
+    return call.wait_for(node.get());
+  wait_from_device(call, Device{node->device}, node.get());
 }
 
 /// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one of the pool while another thread uses
@@ -364,31 +363,28 @@ class WaitEvent {
  public:
   WaitEvent(detail::Slot& slot, const char* operation)
       : slot_{slot}, own_{!slot.wait_event_busy.exchange(true, std::memory_order_acquire)} {
-    if (own_ && slot.wait_event != nullptr) [[likely]] {
-      event_ = slot.wait_event;
+    if (own_) event_ = std::move(slot.wait_event);
+    if (event_) [[likely]]
       return;
-    }
     try {
       event_ = detail::take_event(slot.device, {}, operation);
     } catch (...) {
       if (own_) slot.wait_event_busy.store(false, std::memory_order_release);
       throw;
     }
-    if (own_) slot.wait_event = event_;
   }
   WaitEvent(const WaitEvent&) = delete;
   WaitEvent& operator=(const WaitEvent&) = delete;
   ~WaitEvent() {
-    if (own_)
-      slot_.wait_event_busy.store(false, std::memory_order_release);
-    else
-      detail::return_event(event_, slot_.device, {});
+    if (!own_) return;
+    slot_.wait_event = std::move(event_);
+    slot_.wait_event_busy.store(false, std::memory_order_release);
   }
-  [[nodiscard]] native::event get() const noexcept { return event_; }
+  [[nodiscard]] native::event get() const noexcept { return event_.get(); }
 
  private:
   detail::Slot& slot_;
-  native::event event_{};
+  detail::EventRef event_{};
   bool own_;
 };
 

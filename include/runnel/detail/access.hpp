@@ -9,10 +9,12 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 class EventBase;
+struct EventNodes;
 struct Access {
   [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }
   [[nodiscard]] static StreamSlot* slot(StreamRef stream) noexcept { return stream.slot_; }
-  [[nodiscard]] static native::event recorded(const EventBase& event) noexcept;
+  /// @throws errc::invalid_handle for a moved-from event
+  [[nodiscard]] static const EventNodes& nodes(const EventBase& event, const char* operation);
   [[nodiscard]] static Partition partition(const PartitionData* data) noexcept { return Partition{data}; }
   [[nodiscard]] static const PartitionData* data(Partition partition) noexcept { return partition.data_; }
 };

@@ -7,6 +7,7 @@ ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_qu
 LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
 AHEAD = 'src/stream/work_ahead.hpp'
+NODE, NODES = 'src/stream/event_node.hpp', 'src/stream/event_node.cpp'
 USES, POINT, SHELVES = 'src/stream/uses.cpp', 'src/stream/stream_point.cpp', 'src/memory/pinned_shelves.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
 
@@ -83,21 +84,37 @@ FAULTS = [
     (WORKERS, 'job->direction() == Direction::to_host && job->stream_waits_for_end', 'job->stream_waits_for_end', 'staging', 'there_and_back'),
     (POINT, '  if (is_free) free_waiting_slot(slot);\n', '', 'points', 'last_point'),
     (USES, '  slot.waits_for_points = slot.points > 0;\n', '  slot.waits_for_points = false;\n', 'points', 'stream_ends'),
-    (POINT, '  if (end != nullptr) return_event(end, device, {});\n', '', 'points', 'last_point'),
+    (POINT, '    end = std::move(slot.end.event);\n', '', 'points', 'last_point'),
     (USES, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{slot.lock};', '  const std::lock_guard lock{slot.lock};', 'points',
      'end_is_complete'),
-    (USES, 'if (end.progress != Progress::pending || end.event == nullptr) return end.progress;',
-     'if (end.event == nullptr) return Progress::complete;', 'points', 'end_is_complete'),
+    (USES, 'if (end.progress != Progress::pending || !end.event) return end.progress;',
+     'if (!end.event) return Progress::complete;', 'points', 'end_is_complete'),
     (USES, '  if (has_points(slot) && end_of(slot).progress == Progress::pending) leave_end(slot, record_end(slot));\n', '', 'points',
      'end_is_complete'),
     (USES, '  while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();', '', 'points', 'make_wait'),
     (USES, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{use', '  const std::lock_guard lock{use', 'points',
      'marks'),
     (USES, '  return use.slot->marks + 1;\n', '  return use.slot->marks;\n', 'points', 'marks'),
-    (POINT, 'event_ != nullptr) return poll_event(event_);', 'event_ != nullptr) return Progress::complete;', 'points', 'poll'),
+    (POINT, 'if (event_) return poll_event(event_.get());', 'if (event_) return Progress::complete;', 'points', 'poll'),
     (POINT, '  if (has_ended(stream_)) return poll_end(*stream_.slot);\n', '  if (has_ended(stream_)) return Progress::complete;\n', 'points',
      'stream_ends'),
-    (POINT, '    end_point(*stream_.slot);\n', '    return;\n', 'points', 'last_point'),
-    (POINT, '  device_ = stream.device();\n  end_point(*stream_.slot);\n', '  device_ = stream.device();\n', 'points', 'last_point'),
+    (POINT, 'if (!event_) end_point(*stream_.slot);', '', 'points', 'last_point'),
+    (POINT, 'if (event_) end_point(*stream_.slot);', '', 'points', 'last_point'),
+    (NODE, '[[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {\n  return node.device == device && ',
+     '[[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {\n  return true || ', 'events', 'a_reference_means_one_record'),
+    (NODE, '    record(*first);\n    replace_later(nodes, {});\n', '    replace_later(nodes, {});\n    record(*first);\n', 'events', 'ask'),
+    (NODE, '  if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]\n      hold', '  if (false) [[unlikely]]\n      hold', 'events', 'ask'),
+    (NODE, '  const std::lock_guard lock{changing_nodes};\n', '', 'events', 'two_records'),
+    (NODE, '    if (each != nullptr) share_records(*each);\n', ';\n', 'events', 'two_records'),
+    (NODE, 'const bool is_usual = first != nullptr && is_recorded_here(*first) && ', 'const bool is_usual = first != nullptr && ', 'events', 'two_records'),
+    weaker(NODES, 'nodes.first.store(first.release(), {})', REL, NONE, 'events', 'ask'),
+    weaker(NODE, 'node_{{nodes.first.load({})}}', ACQ, NONE, 'events', 'ask'),
+    (NODES, '  later->references.fetch_add(1, std::memory_order_seq_cst);\n', '', 'events', 'hold_beside_records'),
+    (NODES, '  const std::lock_guard lock{later_lock};\n  EventNode* const later', '  EventNode* const later', 'events', 'hold_beside_records'),
+    (NODES, '  later = EventRef::adopt(old);  // destroyed behind the lock\n', '', 'events', 'hold_beside_records'),
+    (NODES, 'if (!is_only && node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;',
+     'if (!is_only) node->references.fetch_sub(1, std::memory_order_acq_rel);', 'events', 'last_references'),
+    weaker(NODE, 'node.references.load({}) == 1', SEQ, ACQ, 'events', 'two_records'),
+    weaker(NODE, 'node.thread.store(several_threads, {})', SEQ, REL, 'events', 'two_records'),
     (SHELVES, 'progress == Progress::pending || progress == Progress::stalled', 'progress == Progress::stalled', 'pinned', 'hand_out_again'),
 ]

@@ -3,6 +3,8 @@
 /// operation calls emit(), or keeps a ScopedEvent around it. While nobody observes, that costs one load.
 #pragma once
 
+#include "base/relaxed_capture.hpp"
+
 #include <runnel/config.hpp>
 #include <runnel/detail/observers.hpp>
 #include <runnel/detail/stream_slot.hpp>
@@ -178,7 +180,7 @@ inline void emit_complete(int device) noexcept {
   emit([&] { return Operation{.kind = OperationKind::known_complete, .device = device}; });
 }
 
-/// A wait of the calling thread. Each function that waits has one (tests/analysis/lint/host_waits.py).
+/// A wait of the calling thread, which invalidates no capture. Each function that waits has one (tests/analysis/lint/host_waits.py).
 class ScopedWait : ScopedEvent {
  public:
   explicit ScopedWait(const char* name, const Awaited& awaited = {}) noexcept
@@ -189,6 +191,9 @@ class ScopedWait : ScopedEvent {
                            .device = awaited.device,
                            .event = awaited.event};
         }} {}
+
+ private:
+  RelaxedCapture relaxed_{are_captures_open()};
 };
 
 /// An allocation outside every stream's order.

@@ -4,9 +4,9 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/open_captures.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
@@ -50,10 +50,8 @@ constexpr const char* ending = "end a capture";
 
 void destroy_handles(GraphState* state) noexcept {
   const std::unique_ptr<GraphState> owned{state};
-  const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const RelaxedCapture relaxed;
-  if (state->executable != nullptr) succeeded_or_forget(backend::executable_graph_destroy(state->executable));
-  if (state->graph != nullptr) succeeded_or_forget(backend::graph_destroy(state->graph));
+  if (state->executable != nullptr) call_quietly(state->device, [&] { return backend::executable_graph_destroy(state->executable); });
+  if (state->graph != nullptr) call_quietly(state->device, [&] { return backend::graph_destroy(state->graph); });
 }
 
 /// Requires: the graph's launches are complete.
@@ -107,10 +105,9 @@ struct Finish {
 /// Whether the graph's launches are known to be complete. A default stream is not asked: that could break a capture.
 [[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
   if (!last) return true;
-  const RelaxedCapture relaxed;
   if (const HeldStream held{last.stream()})
     return !held.is_default() && capture_state(held.handle()) == CaptureState::none &&
-           succeeded_or_forget(backend::stream_query(held.handle()));
+           call_quietly(held.device(), [&] { return backend::stream_query(held.handle()); });
   return last.is_over();
 }
 
@@ -140,9 +137,7 @@ struct ReleaseGraph {
 using OwnedGraph = std::unique_ptr<GraphState, ReleaseGraph>;
 
 void instantiate(GraphState& state, const char* operation) {
-  const ScopedDevice on{state.device, operation};
-  const RelaxedCapture relaxed;
-  check(backend::graph_instantiate(state.executable, state.graph), operation);
+  check(own_call(state.device, operation, [&] { return backend::graph_instantiate(state.executable, state.graph); }), operation);
 }
 
 /// Counts a use by the stream, in place of the stream that launched the graph before: that launch comes before this one.
@@ -156,7 +151,7 @@ void note_use(GraphState& state, StreamUse stream) {
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
-  refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
+  refuse_in_capture(call.slot(), launching, CaptureCase::launch_unordered_graph);
   if (make_wait_for_last(call.handle(), state, state.last)) return;
   const ScopedWait wait{launching, {.device = state.device}};
   if (wait_for_device(state.device)) return;
@@ -273,7 +268,7 @@ void begin_capture(StreamRef stream) {
   const StreamCall call{stream, beginning};
   if (is_legacy_default(call.slot()))
     throw_error(errc::capture, beginning, "the default stream cannot be captured: capture a stream of your own");
-  refuse_in_capture(call.slot(), beginning, "the stream is being captured already");
+  refuse_in_capture(call.slot(), beginning, CaptureCase::begin_capture);
   note_capture();
   const std::uint64_t announced =
       announce_capture({0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
@@ -307,8 +302,7 @@ void Graph::launch(StreamRef stream) const {
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool is_marked = wants_mark(state, call.slot());
-  if (are_captures_open() || has_functions || is_marked)
-    refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
+  if (are_captures_open() || has_functions || is_marked) refuse_in_capture(call.slot(), launching, CaptureCase::launch_owning_graph);
   const StreamUse use{&call.slot(), stream.id()};
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
@@ -331,12 +325,7 @@ bool Graph::take(Graph fresh) {
   GraphState& old = require(operation);
   GraphState& now = fresh.require(operation);
   if (old.device != now.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
-  backend::status s{};
-  {
-    const ScopedDevice on{old.device, operation};
-    const RelaxedCapture relaxed;
-    s = backend::graph_update(old.executable, now.graph);
-  }
+  const backend::status s = own_call(old.device, operation, [&] { return backend::graph_update(old.executable, now.graph); });
   if (s == backend::ok) {
     std::swap(old.executable, now.executable);
   } else if (backend::classify(s) == errc::not_supported) {

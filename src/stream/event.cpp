@@ -63,7 +63,7 @@ const EventNodes& Access::nodes(const EventBase& event, const char* operation) {
 CurrentNode waitable_node(const EventBase& event, const char* operation) {
   CurrentNode node{Access::nodes(event, operation)};
   if (node && node->is_captured.load(std::memory_order_relaxed)) [[unlikely]]
-    throw_error(errc::capture, operation, "the event was recorded in a capture: it marks a place in a graph");
+    throw_error(errc::capture, operation, capture_rule(CaptureCase::ask_captured_event).reason);
   return node;
 }
 
@@ -134,7 +134,6 @@ void EventBase::synchronize() const {
   if (!node) return;
   {
     const ScopedWait wait{operation, {.event = node.get()}};
-    const RelaxedCapture relaxed{are_captures_open()};
     check(backend::event_synchronize(node.get()), operation);
   }
   emit_complete(node.get());

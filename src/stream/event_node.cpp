@@ -6,7 +6,7 @@
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "device/call_quietly.hpp"
+#include "device/own_calls.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 

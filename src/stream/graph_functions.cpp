@@ -191,8 +191,7 @@ OpenCapture capture_begun_on(StreamUse stream) noexcept {
 }
 
 void refuse_in_own_capture(const char* operation) {
-  if (find_own().number != 0)
-    throw_error(errc::capture, operation, "the calling thread is capturing a stream, and its waits would break the capture");
+  if (find_own().number != 0) throw_error(errc::capture, operation, capture_rule(CaptureCase::overlap).reason);
 }
 
 std::vector<OpenCapture> open_captures() {

@@ -31,13 +31,11 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-constexpr const char* captured = "the stream is being captured: nothing runs before the graph is launched";
-
 [[nodiscard]] bool poll(const StreamCall& call) {
-  if (if_captures_met()) refuse_in_capture(call.slot(), call.operation(), captured);  // the runtime's refusal would end the capture
+  if (if_captures_met())
+    refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);  // the runtime's refusal would end the capture
   call.disturbs_nothing();
-  const RelaxedCapture relaxed{are_captures_open()};
-  if (!has_finished(call.slot(), call.operation())) return false;
+  if (!has_finished_beside_captures(call.slot(), call.operation())) return false;
   emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
@@ -45,20 +43,16 @@ constexpr const char* captured = "the stream is being captured: nothing runs bef
 
 constexpr const char* waiting = "wait for a stream";
 
-/// While a stream is being captured, the host cannot wait for it. @throws errc::capture
-void refuse_in_capture(const StreamCall& call) { refuse_in_capture(call.slot(), call.operation(), captured); }
-
 /// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device
 /// current again.
 Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call);
+  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
   call.disturbs_nothing();
   AheadScope ahead{work_ahead(call.slot())};
   {
     const ScopedWait wait{waiting, {.stream = stream.id()}};
-    const RelaxedCapture relaxed{are_captures_open()};
     call.check(backend::stream_synchronize(call.handle()));
   }
   ahead.leaves(Ahead::idle);
@@ -71,7 +65,7 @@ Slot& synchronize_slot(StreamRef stream) {
 Slot& waitable_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call);
+  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
   return call.slot();
 }
 

@@ -40,7 +40,7 @@ void tell(const HookEvent& event) noexcept {
 }
 
 std::uint64_t tell_once(HookEvent event) noexcept {
-  if (depth > 0) return 0;
+  if (depth > 0 && event.kind != HookKind::lost_exception) return 0;  // that is no part of the operation, but of earlier work
   event.number = next_told_number();
   tell(event);
   return event.number;
@@ -110,6 +110,8 @@ const char* to_string(HookKind kind) noexcept {
       return "deallocation";
     case HookKind::host_wait:
       return "host wait";
+    case HookKind::lost_exception:
+      return "lost exception";
     case HookKind::range:
       break;
   }

@@ -46,4 +46,13 @@ void observe_stream_end(const Slot& slot, std::uint64_t id) noexcept {
   if (is_told()) tell_once(about_unasked(slot, id, HookKind::stream_ended, "end a stream"));
 }
 
+void tell_lost_exception(std::uint64_t id, const std::exception_ptr& exception) noexcept {
+  if (exception == nullptr || !is_told()) return;
+  tell_once({.kind = HookKind::lost_exception,
+             .failed = true,
+             .operation = "run a function of a stream that has ended",
+             .stream = id,
+             .exception = &exception});
+}
+
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -8,6 +8,7 @@
 #include <runnel/native.hpp>
 
 #include <cstdint>
+#include <exception>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -23,5 +24,7 @@ void observe_wait(const Slot& slot, native::event event, const char* operation, 
 
 void tell_stream_made(const Slot& slot, const char* operation) noexcept;
 void observe_stream_end(const Slot& slot, std::uint64_t id) noexcept;
+/// An exception that the stream with that id left when it ended, or that came later: nobody will be thrown it.
+void tell_lost_exception(std::uint64_t id, const std::exception_ptr& exception) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -189,9 +189,11 @@ void release_on_thread(LateRelease& late) noexcept { late.item.release(late.item
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
 void forget_capture(StreamUse) noexcept {}
-void finish_slot(Slot& slot) noexcept {
+std::exception_ptr finish_slot(Slot& slot) noexcept {
   if (is_free_of_points(slot)) free_waiting_slot(slot);
+  return {};
 }
+void tell_lost_exception(std::uint64_t, const std::exception_ptr&) noexcept {}
 void free_waiting_slot(Slot& slot) noexcept {
   const std::lock_guard lock{checks::free_slots().mutex};
   slot.next_free = std::exchange(checks::free_slots().first, &slot);

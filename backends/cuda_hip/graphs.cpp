@@ -5,6 +5,34 @@
 
 namespace runnel::inline RUNNEL_ABI::backend {
 
+namespace {
+
+/// Adds a node after all that the captured stream has been given, and before what it is given later. AMD's runtimes have calls that do so
+/// for an event only since 7.0, and none for a graph; adding by hand is the same in all versions of both vendors.
+template <class Add>
+[[nodiscard]] status capture_node(native::stream stream, Add add) noexcept {
+  rt::Captured capture;
+  rt::error e = rt::find_capture(stream, capture);
+  if (e == rt::error{} && capture.graph == nullptr) e = rt::capture_is_broken;
+  if (e != rt::error{}) return e;
+  native::graph_node node{};
+  e = add(&node, capture.graph, capture.before, capture.count);
+  if (e != rt::error{}) return e;
+  e = rt::continue_after(stream, node);
+  if (e != rt::error{}) static_cast<void>(rt::graph_destroy_node(node));
+  return e;
+}
+
+}  // namespace
+
+status capture_event_record(native::event event, native::stream stream) noexcept {
+  return capture_node(stream, [=](auto... place) { return rt::graph_add_event_record(place..., event); });
+}
+
+status capture_event_wait(native::stream stream, native::event event) noexcept {
+  return capture_node(stream, [=](auto... place) { return rt::graph_add_event_wait(place..., event); });
+}
+
 status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& count) noexcept {
   return rt::graph_get_nodes(graph, nodes, &count);
 }
@@ -22,6 +50,8 @@ status graph_node_kind(native::graph_node node, NodeKind& kind) noexcept {
          : type == rt::node_host_function ? NodeKind::host_function
          : type == rt::node_allocation    ? NodeKind::allocation
          : type == rt::node_free          ? NodeKind::free
+         : type == rt::node_event_record  ? NodeKind::event_record
+         : type == rt::node_event_wait    ? NodeKind::event_wait
                                           : NodeKind::other;
   return s;
 }

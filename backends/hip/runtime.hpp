@@ -207,7 +207,7 @@ inline constexpr auto stream_end_capture = translated<&cudaStreamEndCapture>;
 inline error stream_capture_number(native::stream stream, unsigned long long* number) noexcept {
   *number = 0;
 #if HIP_VERSION >= 50500000
-  if (stream == nullptr) return hipSuccess;  // as in find_capture()
+  if (stream == nullptr) return hipSuccess;  // as in hip_find_capture()
   hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
   unsigned long long found = 0;
   const error e = hipStreamGetCaptureInfo(stream, &capture, &found);
@@ -216,7 +216,7 @@ inline error stream_capture_number(native::stream stream, unsigned long long* nu
 #else
   // Before 5.5 the runtime gave each stream of a capture another number. All of these streams have the same graph, so its address serves.
   Captured capture;
-  const error e = find_capture(stream, capture);
+  const error e = hip_find_capture(stream, capture);
   *number = reinterpret_cast<std::uintptr_t>(capture.graph);
   return e;
 #endif
@@ -235,7 +235,7 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
 // cannot be captured. So in a capture the node is added by hand.
 inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   Captured capture;
-  error e = find_capture(stream, capture);
+  error e = hip_find_capture(stream, capture);
   if (e != hipSuccess) return e;
   if (capture.graph != nullptr) {
     const hipHostNodeParams what{function, data};
@@ -323,6 +323,16 @@ inline constexpr graph_node_type node_fill = cudaGraphNodeTypeMemset;
 inline constexpr graph_node_type node_host_function = cudaGraphNodeTypeHost;
 inline constexpr graph_node_type node_allocation = cudaGraphNodeTypeMemAlloc;
 inline constexpr graph_node_type node_free = cudaGraphNodeTypeMemFree;
+inline constexpr graph_node_type node_event_record = cudaGraphNodeTypeEventRecord;
+inline constexpr graph_node_type node_event_wait = cudaGraphNodeTypeWaitEvent;
+inline constexpr error capture_is_broken = hipErrorStreamCaptureInvalidated;
+inline error find_capture(native::stream stream, Captured& found) noexcept {
+  return hipCUDAErrorTohipError(cuda_find_capture(stream, found));
+}
+inline constexpr auto continue_after = translated<&cuda_continue_after>;
+inline constexpr auto graph_add_event_record = translated<&cudaGraphAddEventRecordNode>;
+inline constexpr auto graph_add_event_wait = translated<&cudaGraphAddEventWaitNode>;
+inline constexpr auto graph_destroy_node = translated<&cudaGraphDestroyNode>;
 inline constexpr auto graph_get_nodes = translated<&cudaGraphGetNodes>;
 inline constexpr auto graph_get_edges = translated<&cuda_graph_edges>;
 inline constexpr auto graph_node_get_type = translated<&cudaGraphNodeGetType>;
@@ -351,6 +361,16 @@ inline constexpr graph_node_type node_free = hipGraphNodeTypeMemFree;
 inline constexpr graph_node_type node_allocation = hipGraphNodeTypeCount;  // no node has this type: see malloc_async
 inline constexpr graph_node_type node_free = hipGraphNodeTypeCount;
 #endif
+inline constexpr graph_node_type node_event_record = hipGraphNodeTypeEventRecord;
+inline constexpr graph_node_type node_event_wait = hipGraphNodeTypeWaitEvent;
+inline constexpr error capture_is_broken = hipErrorStreamCaptureInvalidated;
+inline constexpr auto find_capture = &hip_find_capture;
+inline error continue_after(native::stream stream, native::graph_node node) noexcept {
+  return hipStreamUpdateCaptureDependencies(stream, &node, 1, hipStreamSetCaptureDependencies);
+}
+inline constexpr auto graph_add_event_record = &hipGraphAddEventRecordNode;
+inline constexpr auto graph_add_event_wait = &hipGraphAddEventWaitNode;
+inline constexpr auto graph_destroy_node = &hipGraphDestroyNode;
 inline constexpr auto graph_get_nodes = &hipGraphGetNodes;
 inline constexpr auto graph_get_edges = &hipGraphGetEdges;
 inline constexpr auto graph_node_get_type = &hipGraphNodeGetType;
@@ -411,13 +431,13 @@ inline constexpr auto free_async = &hipFreeAsync;
 // AMD's runtime captures these two since 5.5. Before, it runs them at once, so that a graph would use memory that is freed already.
 inline error malloc_async(void** memory, std::size_t size, native::stream stream) noexcept {
   Captured capture;
-  const error e = find_capture(stream, capture);
+  const error e = hip_find_capture(stream, capture);
   if (e != hipSuccess) return e;
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
   Captured capture;  // If the runtime does not answer, the memory is freed as outside of a capture: else it would leak.
-  static_cast<void>(find_capture(stream, capture));
+  static_cast<void>(hip_find_capture(stream, capture));
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
 }
 #endif

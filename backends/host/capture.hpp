@@ -21,7 +21,8 @@ namespace runnel::inline RUNNEL_ABI {
 
 struct native::host_graph_node {
   backend::NodeKind kind;
-  std::function<void()> run;  // may be empty; called once for each launch
+  std::function<void()> run;            // may be empty; called once for each launch
+  native::host_event* event = nullptr;  // of a node that records it or waits for it
 };
 
 namespace host {
@@ -101,6 +102,11 @@ void leave_capture(native::host_stream& stream) noexcept;
 [[nodiscard]] backend::status wait_in_capture(native::host_stream& stream, const CapturedMark& mark);
 /// Breaks the capture of a stream that was told to wait for an event from outside of the capture: a graph cannot repeat such a wait.
 [[nodiscard]] backend::status refuse_outside_wait(const native::host_stream& stream) noexcept;
+
+/// A node that records the event, or waits for it, at each launch.
+[[nodiscard]] inline backend::status capture_event_node(native::stream handle, backend::NodeKind kind, native::event event) noexcept {
+  return catch_bad_alloc([&] { return capture_node(resolve(handle), {kind, {}, event}).value_or(status_of(errc::capture)); });
+}
 
 /// Submits work in the order that default and blocking streams promise, or adds it to the stream's capture.
 template <class F>

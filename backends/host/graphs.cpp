@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture.hpp"
+#include "event.hpp"
 
 #include "base/sync.hpp"
 
@@ -17,8 +17,9 @@ namespace {
 struct Submission {
   static constexpr std::size_t none = ~std::size_t{0};
   std::size_t chain;
-  std::size_t first, last;   // runs these of Plan::nodes, which may be none: only its number is wanted then
-  std::size_t after = none;  // or waits for this submission
+  std::size_t first, last;                            // runs these of Plan::nodes, which may be none: only its number is wanted then
+  std::size_t after = none;                           // or waits for this submission
+  const native::host_graph_node* of_event = nullptr;  // or records an event, or waits for one
 };
 
 struct Plan {
@@ -34,14 +35,17 @@ class Planner {
     for (const GraphWork::Step& step : work->steps)
       if (step.node == nullptr) awaited_.insert(step.after);
     for (const GraphWork::Step& step : work->steps) add(step);
-    close(0, work->chains > 1);  // its number marks the end of the launch
+    close(0, plan_.submissions.size() > 0);  // its number marks the end of the launch
     plan_.work = std::move(work);
   }
   [[nodiscard]] Plan take() { return std::move(plan_); }
 
  private:
   void add(const GraphWork::Step& step) {
-    if (step.node != nullptr) {
+    if (step.node != nullptr && step.node->event != nullptr) {
+      close(step.chain, false);
+      plan_.submissions.push_back({step.chain, 0, 0, Submission::none, step.node});
+    } else if (step.node != nullptr) {
       open_[step.chain].push_back(step.node);
     } else if (const auto found = ends_.find(step.after); found != ends_.end()) {
       close(step.chain, false);
@@ -92,6 +96,7 @@ struct native::host_executable_graph {
   std::shared_ptr<const host::Plan> plan;
   std::vector<host::GraphQueue> queues{};  // of the chains but the first, which runs in the launching stream's queue
   std::vector<host::Wait> ends{};          // by submission, of the launch under way
+  std::vector<host::MarkTask> records{};   // of the launch under way, in the order of the submissions
   host::Wait last{};                       // the end of the last launch
 };
 
@@ -117,10 +122,17 @@ struct Run {
   return chain == 0 ? stream.queue : graph.queues[chain - 1].get();
 }
 
+[[nodiscard]] bool is_record(const Submission& submission) noexcept {
+  return submission.of_event != nullptr && submission.of_event->kind == backend::NodeKind::event_record;
+}
+
 /// After this, no submission of the launch fails, unless another thread submits to the same stream and memory runs out at the same time.
 void make_room(native::host_executable_graph& graph, native::host_stream& stream) {
   const std::size_t count = graph.plan->submissions.size() + 2;
   graph.ends.assign(count, {});
+  graph.records.clear();
+  for (const Submission& each : graph.plan->submissions)
+    if (is_record(each)) graph.records.push_back(each.of_event->event->make_task());
   stream.queue->wait_for_room();
   stream.queue->reserve(count);
   for (const GraphQueue& queue : graph.queues) {
@@ -129,8 +141,18 @@ void make_room(native::host_executable_graph& graph, native::host_stream& stream
   }
 }
 
+/// From now on the event's record is this one.
+void record(native::host_event& event, const TaskQueuePtr& queue, MarkTask task) {
+  Mark mark;
+  mark.stamp = task.stamp;
+  mark.wait = {queue, 0, task.token};
+  mark.wait.until = queue->submit(std::move(task));
+  event.replace(std::move(mark));
+}
+
 void launch(native::host_executable_graph& graph, native::host_stream& stream) {
   make_room(graph, stream);
+  auto next_record = graph.records.begin();
   const OrderedSubmission in_order{stream};
   stream.queue->submit_wait(graph.last);
   if (!graph.queues.empty()) {
@@ -142,6 +164,10 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
     const TaskQueuePtr& queue = queue_of(graph, each.chain, stream);
     if (each.after != Submission::none) {
       queue->submit_wait(graph.ends[each.after]);
+    } else if (is_record(each)) {
+      record(*each.of_event->event, queue, std::move(*next_record++));
+    } else if (each.of_event != nullptr) {
+      if (const Mark awaited = each.of_event->event->read(); awaited.wait.queue != nullptr) queue->submit_wait(awaited.wait);
     } else {
       const std::uint64_t number = queue->submit(Run{graph.plan, each.first, each.last});
       graph.ends[i] = sync::finds_races ? TaskQueue::end_of(queue) : Wait{queue, number};
@@ -236,6 +262,14 @@ status graph_instantiate(native::executable_graph& executable, native::graph gra
     executable = fresh.release();
     return ok;
   });
+}
+
+status capture_event_record(native::event event, native::stream stream) noexcept {
+  return host::capture_event_node(stream, NodeKind::event_record, event);
+}
+
+status capture_event_wait(native::stream stream, native::event event) noexcept {
+  return host::capture_event_node(stream, NodeKind::event_wait, event);
 }
 
 status graph_update(native::executable_graph executable, native::graph graph) noexcept {

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -25,6 +26,10 @@ struct EventOptions {
   bool blocking_wait = false;
   /// True: another process can open the event: Event::ipc_handle(). False is the default. Untimed events only.
   bool interprocess = false;
+  /// True: within a capture, record() and wait_event() make nodes of the graph (torch's word, and CUDA's). Each launch records the event:
+  /// it can be queried, waited for and timed from outside, as if record() had been called at the launch. And each launch waits for the
+  /// record that is current when it is called. False (default): within a capture the event only orders the streams of that capture.
+  bool external = false;
 };
 
 namespace detail {
@@ -33,6 +38,8 @@ class StreamCall;
 struct Slot;
 struct Completion;
 struct Patience;
+struct GraphEvent;
+enum class EventFate : unsigned char;
 
 /// The verbs of `Event` and `TimedEvent`. Using an event that was moved from throws `errc::invalid_handle`.
 class EventBase {
@@ -43,7 +50,10 @@ class EventBase {
   EventBase& operator=(EventBase&& other) noexcept;
 
   /// Records everything submitted to `stream` so far, in place of what the event recorded before. The event may be recorded on a stream of
-  /// another device than before. @throws errc::invalid_argument for a stream of another device, if other processes share the event
+  /// another device than before. Within a capture an event with EventOptions::external becomes a node of the graph. Until the first launch
+  /// the event is as it was, and from then on it stays on its device.
+  /// @throws errc::invalid_argument for a stream of another device, if other processes share the event or a graph uses it; for an external
+  /// event in a capture errc::not_supported if it is interprocess, and errc::capture if other code has begun the capture
   void record(StreamRef stream);
   /// The same, on the current stream.
   void record() { record(current_stream()); }
@@ -55,8 +65,8 @@ class EventBase {
   void synchronize() const;
   /// The same, but throws nothing: clears the code, or sets it.
   void synchronize(std::error_code& code) const noexcept { set_by_synchronize(code, *this); }
-  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes know it,
-  /// a record that comes meanwhile is waited for, too.
+  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes or a
+  /// graph know it, a record that comes meanwhile is waited for, too.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
     return synchronize_to(deadline_after(timeout));
@@ -68,8 +78,8 @@ class EventBase {
   }
 
   /// As StreamRef::on_complete(), for the work that the event has recorded at this moment: it may be recorded again or destroyed at once,
-  /// unless its handle is borrowed, shared with other processes, or is released. An event knows of no host function: the outcome is the
-  /// runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
+  /// unless its handle is borrowed, shared with other processes or a graph, or is released. An event knows of no host function: the outcome
+  /// is the runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
   template <class F>
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
@@ -126,6 +136,11 @@ class EventBase {
   void refuse_captured(const char* operation) const;
   friend void submit_completion(const EventBase& event, Completion* completion);
   [[nodiscard]] bool record_again(const StreamCall& call);
+  [[nodiscard]] static EventFate fate_of(Origin origin) noexcept;
+  [[nodiscard]] std::shared_ptr<GraphEvent> enter_graph(const StreamCall& call, bool records) const;
+  void record_as_node(const StreamCall& call);
+  /// False unless the stream is being captured: then the wait is a node of the graph. Requires: the event is external.
+  [[nodiscard]] bool wait_as_node(const StreamCall& call) const;
   void record_on_fresh(Slot& slot);
   /// @cond
   /// A native event that a record has replaced by a fresh one.
@@ -144,19 +159,20 @@ class EventBase {
   friend bool wait_for(const EventBase& event, const Patience& patience);
 
   // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
-  std::atomic<native::event> handle_{};
+  mutable std::atomic<native::event> handle_{};
   std::atomic<bool> recorded_{false};
   mutable std::atomic<bool> is_replaceable_{false};  // calls that use the handle are counted from now on
   mutable std::atomic<int> users_{0};                // such calls under way
   std::atomic<bool> captured_{false};                // recorded in a capture
   mutable std::atomic<bool> watched_{false};         // the watcher or a wait may still query the handle
-  std::atomic<short> device_{-1};
+  mutable std::atomic<short> device_{-1};
   std::atomic<unsigned> changes_{0};  // of handle and device together: odd while one is under way
   EventOptions options_;
   bool timed_;
-  Replaced first_;             // kept until the end: a call that began before calls were counted may still use it
-  Replaced* later_ = nullptr;  // those that were replaced while they were used
-  bool shared_ = false;        // with other processes, which know this native event
+  Replaced first_;                                 // kept until the end: a call that began before calls were counted may still use it
+  Replaced* later_ = nullptr;                      // those that were replaced while they were used
+  mutable std::shared_ptr<GraphEvent> of_graphs_;  // the handle, once a graph uses it
+  bool shared_ = false;                            // with other processes, which know this native event
   Origin origin_ = Origin::pool;
   State state_ = State::usable;
 };
@@ -174,9 +190,10 @@ class Event : public detail::EventBase {
   explicit Event(StreamRef stream, EventOptions options = {}) : EventBase{options, false} { record(stream); }
 
   /// Wraps an event made elsewhere, which counts as recorded. Ownership::take destroys it in the end, or when the event is recorded on
-  /// another device.
-  [[nodiscard]] static Event from_native(native::event handle, Device device, Ownership ownership) {
-    Event event;
+  /// another device. Only EventOptions::external counts: the handle has the other properties already. Requires: a borrowed event lives as
+  /// long as the graphs that use it.
+  [[nodiscard]] static Event from_native(native::event handle, Device device, Ownership ownership, EventOptions options = {}) {
+    Event event{EventOptions{.external = options.external}};
     event.adopt(handle, device, ownership);
     return event;
   }

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/hang_report.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -35,6 +36,7 @@ struct GraphState {
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
+  std::vector<EventNode> events{};     // of a graph that is about to be destroyed
   sync::Mutex launching{};             // the runtimes allow one launch of a graph at a time
   sync::Mutex asking{};                // and one call that uses `graph`, also if it only asks
   StreamPoint last{};                  // open, of the stream of the last launch; empty before the first
@@ -59,6 +61,7 @@ void destroy_handles(GraphState* state) noexcept {
 /// Requires: the graph's launches are complete.
 struct FinishGraph {
   void operator()(GraphState* state) const noexcept {
+    state->events = state->functions->take_events();
     state->functions = nullptr;
     release(
         Postponed{[](const Postponed& item) noexcept { destroy_handles(static_cast<GraphState*>(item.handle)); }, state, state->device});
@@ -224,6 +227,10 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
       return "allocation";
     case backend::NodeKind::free:
       return "free";
+    case backend::NodeKind::event_record:
+      return "event record";
+    case backend::NodeKind::event_wait:
+      return "event wait";
     case backend::NodeKind::other:
       break;
   }
@@ -322,6 +329,8 @@ void Graph::launch(StreamRef stream) const {
   state.is_unordered = !backend::orders_graph_launches();
   tell_work(call.slot());
   if (is_marked) mark_launch(state, call);
+  if (is_observed() || are_hangs_reported()) [[unlikely]]
+    state.functions->tell_events(call.slot());
 }
 
 /// The old state keeps the old host functions until the launches under way are complete; its executable graph goes on with the new work.

@@ -10,6 +10,7 @@
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "stream/event_pool.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/idle.hpp"
 #include "stream/ipc.hpp"
 #include "stream/observed.hpp"
@@ -93,6 +94,7 @@ EventBase::EventBase(EventBase&& other) noexcept
       timed_{other.timed_},
       first_{std::exchange(other.first_, {})},
       later_{std::exchange(other.later_, nullptr)},
+      of_graphs_{std::move(other.of_graphs_)},
       shared_{other.shared_},
       origin_{other.origin_},
       state_{std::exchange(other.state_, State::moved_from)} {}
@@ -109,6 +111,7 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
   options_ = other.options_;
   first_ = std::exchange(other.first_, {});
   later_ = std::exchange(other.later_, nullptr);
+  of_graphs_ = std::move(other.of_graphs_);
   shared_ = other.shared_;
   origin_ = other.origin_;
   state_ = std::exchange(other.state_, State::moved_from);
@@ -123,19 +126,30 @@ void EventBase::discard() noexcept {
   const native::event event = handle_.exchange({}, std::memory_order_relaxed);
   if (event == nullptr || origin_ == Origin::borrowed) return;
   count_down(counters.events);
-  give_away({event, device_.load(std::memory_order_relaxed), origin_});
+  if (of_graphs_ != nullptr)
+    of_graphs_ = nullptr;  // which gives it away with the last graph
+  else
+    give_away({event, device_.load(std::memory_order_relaxed), origin_});
+}
+
+void dispose_of(native::event event, int device, backend::EventKind kind, EventFate fate, bool may_be_watched) noexcept {
+  if (fate == EventFate::leave) return;
+  const bool to_destroy = fate == EventFate::destroy || kind.timed || kind.blocking_wait || kind.interprocess;
+  if (may_be_watched && !is_forked_child() && watcher().take_event(event, device, to_destroy)) return;
+  if (fate == EventFate::destroy)
+    destroy_event(event, device);
+  else
+    return_event(event, device, kind);
+}
+
+EventFate EventBase::fate_of(Origin origin) noexcept {
+  if (origin == Origin::borrowed) return EventFate::leave;
+  return origin == Origin::taken ? EventFate::destroy : EventFate::pool;
 }
 
 /// Requires: the handle is not borrowed, and no call uses it.
 void EventBase::give_away(const Replaced& old) const noexcept {
-  const backend::EventKind kind = kind_of(timed_, options_);
-  const bool to_destroy = old.origin == Origin::taken || timed_ || kind.blocking_wait || kind.interprocess;
-  const bool may_be_watched = is_replaceable_.load(std::memory_order_relaxed) && !is_forked_child();
-  if (may_be_watched && watcher().take_event(old.event, old.device, to_destroy)) return;
-  if (old.origin == Origin::taken)
-    destroy_event(old.event, old.device);
-  else
-    return_event(old.event, old.device, kind);
+  dispose_of(old.event, old.device, kind_of(timed_, options_), fate_of(old.origin), is_replaceable_.load(std::memory_order_relaxed));
 }
 
 /// Requires: no call uses a handle that was replaced.
@@ -175,11 +189,14 @@ void EventBase::record_on_fresh(Slot& slot) {
   const std::lock_guard lock{changing};
   const native::event old = handle_.load(std::memory_order_relaxed);
   const int old_device = device_.load(std::memory_order_relaxed);
-  const bool must_stay = origin_ == Origin::borrowed || shared_;
+  const bool must_stay = origin_ == Origin::borrowed || shared_ || of_graphs_ != nullptr;
   const bool is_free = old_device == slot.device && (!watched_.load(std::memory_order_acquire) || must_stay);
   if (old != nullptr && is_free) return check(backend::event_record(old, slot.handle), operation);
   if (old != nullptr && origin_ == Origin::borrowed)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
+  if (old != nullptr && of_graphs_ != nullptr)
+    throw_error(errc::invalid_argument, operation,
+                "a graph records the event or waits for it, and it is of another device than the stream");
   if (old != nullptr && shared_)
     throw_error(errc::invalid_argument, operation, "other processes share the event, which is of another device than the stream");
   const backend::EventKind kind = kind_of(timed_, options_);
@@ -213,12 +230,57 @@ bool EventBase::record_again(const StreamCall& call) {
   return true;
 }
 
+/// The native event that a graph of the stream's capture may use, made now if there is none. It stays the event's from now on: what the
+/// graph records must be seen here. Requires: `changing` is held.
+std::shared_ptr<GraphEvent> EventBase::enter_graph(const StreamCall& call, bool records) const {
+  require_valid(call.operation());
+  if (options_.interprocess)
+    throw_error(errc::not_supported, call.operation(), "an event that processes share cannot be a node of a graph");
+  const backend::EventKind kind = kind_of(timed_, options_);
+  if (handle_.load(std::memory_order_relaxed) == nullptr) {
+    const native::event fresh = take_event(call.slot().device, kind, call.operation());
+    device_.store(static_cast<short>(call.slot().device), std::memory_order_relaxed);
+    handle_.store(fresh, std::memory_order_release);
+    count_up(counters.events);
+  }
+  const int device = device_.load(std::memory_order_relaxed);
+  if (records && device != call.slot().device)
+    throw_error(errc::invalid_argument, call.operation(), "the event is of another device than the stream, and a graph cannot replace it");
+  if (of_graphs_ == nullptr)
+    of_graphs_ = std::make_shared<GraphEvent>(handle_.load(std::memory_order_relaxed), device, kind, fate_of(origin_));
+  return of_graphs_;
+}
+
+void EventBase::record_as_node(const StreamCall& call) {
+  const std::shared_ptr<GraphFunctions> graph = functions_of_capture(call, "event");
+  const std::lock_guard lock{changing};
+  graph->capture(call, {enter_graph(call, true), true});
+  captured_.store(false, std::memory_order_relaxed);
+  recorded_.store(true, std::memory_order_release);
+  if (is_observed()) [[unlikely]]
+    observe_record(call.slot(), of_graphs_->event, call.operation());
+}
+
+bool EventBase::wait_as_node(const StreamCall& call) const {
+  if (!is_capturing(call.slot(), call.operation())) return false;
+  const std::shared_ptr<GraphFunctions> graph = functions_of_capture(call, "event");
+  const std::lock_guard lock{changing};
+  graph->capture(call, {enter_graph(call, false), false});
+  if (is_observed()) [[unlikely]]
+    observe_wait(call.slot(), of_graphs_->event, call.operation(), 0);
+  return true;
+}
+
+bool Access::is_waited_for_as_node(const EventBase& event, const StreamCall& call) { return event.wait_as_node(call); }
+
 void EventBase::record(StreamRef stream) {
   constexpr const char* operation = "record an event";
   Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
   const StreamCall call{slot, operation};
   call.disturbs_nothing();
+  if (options_.external && is_capturing(slot, operation)) [[unlikely]]
+    return record_as_node(call);
   if (!record_again(call)) record_on_fresh(call.slot());
   captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
   if (is_observed()) [[unlikely]]
@@ -293,6 +355,7 @@ native::event EventBase::release() {
   require_valid(operation);
   if (handle_.load(std::memory_order_acquire) == nullptr) throw_error(errc::invalid_argument, operation, "it was never recorded");
   if (origin_ != Origin::borrowed) count_down(counters.events);
+  if (of_graphs_ != nullptr) std::exchange(of_graphs_, nullptr)->fate = EventFate::leave;
   state_ = State::moved_from;
   recorded_.store(false, std::memory_order_relaxed);
   return handle_.exchange({}, std::memory_order_acq_rel);
@@ -380,6 +443,11 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
   if (backend::is_not_ready(s)) {
     backend::forget_error(s);
     throw_error(errc::not_ready, operation, "one of the events has not happened yet: synchronize it first");
+  }
+  const errc code = s == backend::ok ? errc{} : backend::classify(s);
+  if ((code == errc::invalid_handle || code == errc::invalid_argument) && (start.of_graphs_ != nullptr || stop.of_graphs_ != nullptr)) {
+    backend::forget_error(s);
+    throw_error(errc::invalid_argument, operation, "one of the events is recorded by a graph that was not launched yet");
   }
   check(s, operation);
   return std::chrono::nanoseconds{std::llround(static_cast<double>(milliseconds) * 1e6)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/graph_functions.hpp"
 
+#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "device/open_captures.hpp"
@@ -43,6 +44,29 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
   if (s == backend::ok) return;
   functions_.pop_back();
   throw_status(s, call.operation());
+}
+
+void GraphFunctions::capture(const StreamCall& call, EventNode node) {
+  const std::lock_guard lock{capturing_};
+  const EventNode& added = events_.emplace_back(std::move(node));
+  const native::event event = added.event->event;
+  const backend::status s =
+      added.records ? backend::capture_event_record(event, call.handle()) : backend::capture_event_wait(call.handle(), event);
+  if (s == backend::ok) return;
+  events_.pop_back();
+  throw_status(s, call.operation());
+}
+
+void GraphFunctions::tell_events(const Slot& slot) const noexcept {
+  const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
+  for (const EventNode& each : events_) {
+    if (!each.records) {
+      tell_wait(slot, each.event->event);
+      continue;
+    }
+    tell_record(slot, each.event->event);
+    if (are_hangs_reported()) note_recorder(each.event->event, id);
+  }
 }
 
 void GraphFunctions::keep(Kept* object) {

@@ -4,6 +4,7 @@
 
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
+#include "stream/graph_events.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
@@ -35,6 +36,12 @@ class GraphFunctions {
   [[nodiscard]] bool is_empty() const noexcept { return functions_.empty() && kept_.empty(); }
   /// Adds a node to the stream's capture, which calls the function.
   void capture(const StreamCall& call, OwnedFunction function);
+  /// Adds a node that records an event or waits for it.
+  void capture(const StreamCall& call, EventNode node);
+  /// Tells the checker and hang reports what a launch on the stream has done with the events.
+  void tell_events(const Slot& slot) const noexcept;
+  /// The events must outlive the native graph.
+  [[nodiscard]] std::vector<EventNode> take_events() noexcept { return std::move(events_); }
   /// Keeps an object as long as the functions. Takes ownership unless it throws. @throws std::bad_alloc
   void keep(Kept* object);
   /// Destroys the functions; nodes that are still called do nothing then. One that runs at the moment stays.
@@ -76,6 +83,7 @@ class GraphFunctions {
   sync::Mutex capturing_;  // guards the lists while they grow: threads may submit to several streams of one capture
   std::list<Function> functions_;
   std::vector<std::unique_ptr<Kept, DestroyKept>> kept_;
+  std::vector<EventNode> events_;
   SpinLock lock_;  // guards the rest
   std::uint64_t count_ = 0;
   std::vector<Launches> launches_;

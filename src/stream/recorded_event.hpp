@@ -2,6 +2,7 @@
 /// How the library's own sources read an event.
 #pragma once
 
+#include <runnel/detail/access.hpp>
 #include <runnel/event.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -27,5 +28,7 @@ class HandleInUse {
   native::event handle_{};
   int interprocess_device_ = -1;
 };
+
+inline bool Access::is_external(const EventBase& event) noexcept { return event.options_.external; }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

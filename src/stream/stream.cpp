@@ -360,9 +360,11 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
     recorder = detail::recorder_of(detail::Access::recorded(event));
   }
   detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, recorder));
+  const detail::StreamCall call{slot, operation};
+  if (detail::Access::is_external(event) && detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
+    return;
   const detail::HandleInUse use{event, operation};
   if (use.get() == nullptr) return;  // an event that was never recorded is complete
-  const detail::StreamCall call{slot, operation};
   if (use.interprocess_device() == -1 || use.interprocess_device() == slot.device) [[likely]]
     return call.wait_for(use.get());
   wait_from_device(call, Device{use.interprocess_device()}, use.get());

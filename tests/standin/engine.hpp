@@ -41,7 +41,9 @@ enum class Kind {
   value,  ///< waits for a value in memory, or writes one
   allocation,
   free,
-  graph,  ///< launches another graph
+  graph,         ///< launches another graph
+  event_record,  ///< within a graph
+  event_wait,
 };
 
 /// What runs, without its place in an order. A graph runs the same work at each launch.

@@ -19,7 +19,7 @@ std::size_t append(const GraphPtr& graph, GraphNode node) {
 }
 
 void add_node(Stream& stream, Work work, std::shared_ptr<const Graph> child) {
-  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr};
+  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0};
   stream.position = {append(stream.capture->graph, std::move(node))};
 }
 
@@ -86,6 +86,26 @@ void poison_destinations(const Graph& graph) {
   }
 }
 
+/// Whether every event of the graph lives.
+bool has_its_events(const Graph& graph) {
+  return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode& node) {
+    return (node.event == 0 || state().event(reinterpret_cast<vendor::EventHandle>(node.event)) != nullptr) &&
+           (node.child == nullptr || has_its_events(*node.child));
+  });
+}
+
+/// An event's record is made at the launch, and a node waits for the record that is current then.
+void take_event(const GraphNode& node, const OperationPtr& operation, std::vector<OperationPtr>& before) {
+  if (node.event == 0) return;
+  const auto event = state().event(reinterpret_cast<vendor::EventHandle>(node.event));
+  if (node.work.kind == Kind::event_wait) {
+    if (event->record != nullptr) before.push_back(event->record);
+    return;
+  }
+  event->record = operation;
+  event->capture = nullptr;
+}
+
 /// Submits the graph's work, as the stream's, after `start`. Returns what ends it.
 std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream, const std::vector<OperationPtr>& start) {
   std::vector<OperationPtr> operations;
@@ -101,6 +121,7 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
     auto operation = std::make_shared<Operation>();
     static_cast<Work&>(*operation) = node.work;
     operations.push_back(operation);
+    take_event(node, operation, before);
     engine().submit_unordered(node.device, stream, std::move(operation), before);
   }
   std::vector<OperationPtr> ends = start;  // of a graph without nodes
@@ -118,6 +139,7 @@ int launch(ExecutableGraph& executable, Stream& stream) {
     add_node(stream, std::move(work), std::make_shared<Graph>(*executable.graph));
     return vendor::ok;
   }
+  if (!has_its_events(*executable.graph)) return vendor::invalid_value;
   const int code = begin_uses(executable);
   if (code != vendor::ok) return code;
   poison_destinations(*executable.graph);

@@ -19,6 +19,7 @@ struct GraphNode {
   std::uintptr_t handle = 0;           // 0 in an executable graph
   std::shared_ptr<const Graph> child;  // what a node of the kind `graph` launches
   std::shared_ptr<void> reserved;      // keeps the addresses of an allocation
+  std::uintptr_t event = 0;            // that a node records or waits for
 };
 
 /// A node comes after all nodes that it waits for.

@@ -46,6 +46,10 @@ vendor::NodeType type_of(Kind kind) {
 #endif
     case Kind::graph:
       return API(GraphNodeTypeGraph);
+    case Kind::event_record:
+      return API(GraphNodeTypeEventRecord);
+    case Kind::event_wait:
+      return API(GraphNodeTypeWaitEvent);
     default:
       return API(GraphNodeTypeEmpty);
   }
@@ -105,6 +109,30 @@ int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode*
   store(earlier, from, room);
   store(later, to, *count);
   return vendor::ok;
+}
+
+/// Adds a node after the nodes `before`.
+int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode* before, std::size_t count, GraphNode made) {
+  State& now = state();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto place = now.nodes.find(number_of(before[i]), now.misuse);
+    if (place == nullptr || place->graph != graph) return vendor::invalid_value;
+    made.before.push_back(place->number);
+  }
+  *node = reinterpret_cast<vendor::GraphNode>(graph->nodes[append(graph, std::move(made))].handle);
+  return vendor::ok;
+}
+
+int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before, std::size_t count,
+                   vendor::EventHandle event, Kind kind) {
+  const GraphPtr graph = graph_of(handle);
+  const auto found = state().event(event);
+  if (graph == nullptr || node == nullptr || found == nullptr) return vendor::invalid_value;
+  GraphNode made;
+  made.work.kind = kind;
+  made.device = found->device;
+  made.event = number_of(event);
+  return add(node, graph, before, count, std::move(made));
 }
 
 /// Whether an executable graph can take over the other's arguments. Memory that a graph allocates has a place of its own in each.
@@ -202,6 +230,28 @@ vendor::Error API(GraphExecDestroy)(vendor::Executable handle) {
   return call(Call::releases, [&](Lock&) { return destroy(handle); });
 }
 
+// Only the newest node of a graph can be destroyed here.
+vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
+  return call(Call::releases, [&](Lock&) {
+    State& now = state();
+    const auto place = now.nodes.find(number_of(handle), now.misuse);
+    if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return vendor::invalid_value;
+    place->graph->nodes.pop_back();
+    now.nodes.remove(number_of(handle), now.misuse);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph, const vendor::GraphNode* before, std::size_t count,
+                                           vendor::EventHandle event) {
+  return call(Call::makes, [&](Lock&) { return add_event_node(node, graph, before, count, event, Kind::event_record); });
+}
+
+vendor::Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph, const vendor::GraphNode* before, std::size_t count,
+                                         vendor::EventHandle event) {
+  return call(Call::makes, [&](Lock&) { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
+}
+
 #ifdef STANDIN_CUDA
 
 #if CUDART_VERSION >= 12000
@@ -260,22 +310,9 @@ hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* 
   });
 }
 
-// Only the newest node of a graph can be destroyed here.
-hipError_t hipGraphDestroyNode(hipGraphNode_t handle) {
-  return call(Call::releases, [&](Lock&) {
-    State& now = state();
-    const auto place = now.nodes.find(number_of(handle), now.misuse);
-    if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return vendor::invalid_value;
-    place->graph->nodes.pop_back();
-    now.nodes.remove(number_of(handle), now.misuse);
-    return vendor::ok;
-  });
-}
-
 hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle, const hipGraphNode_t* before, std::size_t count,
                                const hipHostNodeParams* what) {
   return call(Call::makes, [&](Lock&) {
-    State& now = state();
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr) return vendor::invalid_value;
     GraphNode made;
@@ -283,13 +320,7 @@ hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle, const hi
     made.work.opaque = true;
     made.work.run = [function = what->fn, data = what->userData] { function(data); };
     made.device = this_thread().device;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto place = now.nodes.find(number_of(before[i]), now.misuse);
-      if (place == nullptr || place->graph != graph) return vendor::invalid_value;
-      made.before.push_back(place->number);
-    }
-    *node = reinterpret_cast<hipGraphNode_t>(graph->nodes[append(graph, std::move(made))].handle);
-    return vendor::ok;
+    return add(node, graph, before, count, std::move(made));
   });
 }
 

@@ -156,6 +156,12 @@ struct EventKind {
 [[nodiscard]] status stream_wait_event(native::stream, native::event) noexcept;
 [[nodiscard]] status event_query(native::event) noexcept;  // see is_not_ready
 [[nodiscard]] status event_synchronize(native::event) noexcept;
+// Nodes of the graph that a stream is being captured into. Requires: the stream is being captured, and the event lives as long as the
+// graph.
+/// Each launch records the event at this place. For whoever waits or asks, the record is made at the call that launches.
+[[nodiscard]] status capture_event_record(native::event, native::stream) noexcept;
+/// Each launch waits at this place for the record that is current at the call that launches.
+[[nodiscard]] status capture_event_wait(native::stream, native::event) noexcept;
 [[nodiscard]] status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept;
 
 // Sharing with other processes
@@ -175,7 +181,7 @@ struct IpcBytes {
 [[nodiscard]] status close_memory(void*) noexcept;
 
 // Graphs. One graph must not be used by two threads at a time.
-enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other };
+enum class NodeKind { kernel, copy, fill, host_function, allocation, free, event_record, event_wait, other };
 /// Stores up to `count` nodes, and how many there are. `nodes` may be null.
 [[nodiscard]] status graph_nodes(native::graph, native::graph_node* nodes, std::size_t& count) noexcept;
 /// The same for the edges: node `from[i]` comes before node `to[i]`. Both arrays may be null.

@@ -28,6 +28,14 @@ inline hipError_t hip_find_capture(hipStream_t stream, Captured& found) noexcept
   return e;
 }
 
+/// The last copy that this thread has enqueued; without bytes if it was not one of contiguous bytes.
+struct FlatCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+inline thread_local constinit FlatCopy last_flat_copy{};
+
 /// Makes the stream wait for the last work of all other streams of its capture. `joined`: whether there was any that it did not wait for.
 inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& joined) noexcept {
   std::size_t count = 0;

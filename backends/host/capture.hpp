@@ -23,6 +23,8 @@ struct native::host_graph_node {
   backend::NodeKind kind;
   std::function<void()> run;            // may be empty; called once for each launch
   native::host_event* event = nullptr;  // of a node that records it or waits for it
+  void (*function)(void*) = nullptr;    // of a host function, which `run` calls
+  void* data = nullptr;
 };
 
 namespace host {
@@ -96,6 +98,8 @@ void leave_capture(native::host_stream& stream) noexcept;
 [[nodiscard]] std::optional<backend::status> capture_node(native::host_stream& stream, native::host_graph_node node);
 /// The same for a node that allocates. Afterwards `block` belongs to the graph. @throws std::bad_alloc; `block` is the caller's then
 [[nodiscard]] std::optional<backend::status> capture_allocation(native::host_stream& stream, void* block);
+/// The last step of the stream's chain, if that is a node. Null otherwise.
+[[nodiscard]] const native::host_graph_node* last_node(const native::host_stream& stream) noexcept;
 /// Where the stream stands in its capture, if it takes part in one.
 [[nodiscard]] CapturedMark capture_mark(const native::host_stream& stream);
 /// Later work of the stream comes after the mark: the stream takes part in the mark's capture from then on.

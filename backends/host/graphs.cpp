@@ -23,20 +23,26 @@ struct Submission {
 };
 
 struct Plan {
+  struct Node {
+    const native::host_graph_node* handle;                // of the graph
+    std::shared_ptr<const native::host_graph_node> does;  // this, which another node may have been before
+    bool is_enabled = true;
+  };
   std::shared_ptr<const GraphWork> work;  // keeps the nodes
-  std::vector<const native::host_graph_node*> nodes;
+  std::vector<Node> nodes;
   std::vector<Submission> submissions;
 };
 
 /// Joins successive nodes of a chain into one submission, as long as no other chain waits for a node between them.
 class Planner {
  public:
-  explicit Planner(std::shared_ptr<const GraphWork> work) : open_(work->chains), steps_(work->chains, 0) {
+  explicit Planner(const std::shared_ptr<const GraphWork>& work) : open_(work->chains), steps_(work->chains, 0) {
     for (const GraphWork::Step& step : work->steps)
       if (step.node == nullptr) awaited_.insert(step.after);
     for (const GraphWork::Step& step : work->steps) add(step);
     close(0, plan_.submissions.size() > 0);  // its number marks the end of the launch
-    plan_.work = std::move(work);
+    plan_.work = work;
+    for (Plan::Node& node : plan_.nodes) node.does = {work, node.handle};
   }
   [[nodiscard]] Plan take() { return std::move(plan_); }
 
@@ -62,7 +68,7 @@ class Planner {
     std::vector<const native::host_graph_node*>& open = open_[chain];
     if (open.empty() && !always) return;
     const std::size_t first = plan_.nodes.size();
-    plan_.nodes.insert(plan_.nodes.end(), open.begin(), open.end());
+    for (const native::host_graph_node* const node : open) plan_.nodes.push_back({node, {}});
     open.clear();
     plan_.submissions.push_back({chain, first, plan_.nodes.size()});
   }
@@ -109,7 +115,7 @@ struct Run {
   std::size_t first, last;
   void operator()() const noexcept {
     for (std::size_t i = first; i < last; ++i)
-      if (plan->nodes[i]->run) plan->nodes[i]->run();
+      if (const Plan::Node& node = plan->nodes[i]; node.is_enabled && node.does->run) node.does->run();
   }
 };
 
@@ -174,6 +180,19 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
       if (each.chain == 0) graph.last = graph.ends[i];
     }
   }
+}
+
+/// Changes a node from the next launch on. Launches under way keep the plan that they have.
+template <class Change>
+[[nodiscard]] backend::status change_plan(native::host_executable_graph& graph, const native::host_graph_node* handle,
+                                          const Change& change) {
+  auto changed = std::make_shared<Plan>(*graph.plan);
+  const auto node =
+      std::find_if(changed->nodes.begin(), changed->nodes.end(), [=](const Plan::Node& each) { return each.handle == handle; });
+  if (node == changed->nodes.end()) return invalid_argument;
+  change(*node);
+  graph.plan = std::move(changed);
+  return backend::ok;
 }
 
 /// The nodes that come right before each node, as pairs.
@@ -270,6 +289,31 @@ status capture_event_record(native::event event, native::stream stream) noexcept
 
 status capture_event_wait(native::stream stream, native::event event) noexcept {
   return host::capture_event_node(stream, NodeKind::event_wait, event);
+}
+
+status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
+  is_flat = true;  // every copy can take the arguments of every other one
+  return catch_bad_alloc([&] {
+    node = handle_of(host::last_node(host::resolve(stream)));
+    return ok;
+  });
+}
+
+status graph_host_function(native::graph_node node, void (*&function)(void*), void*& data) noexcept {
+  function = node->function;
+  data = node->data;
+  return ok;
+}
+
+status graph_change_node(native::executable_graph executable, native::graph_node node, native::graph_node from, NodeKind) noexcept {
+  return catch_bad_alloc([&] {
+    return host::change_plan(*executable, node,
+                             [does = std::make_shared<const native::host_graph_node>(*from)](host::Plan::Node& each) { each.does = does; });
+  });
+}
+
+status graph_enable_node(native::executable_graph executable, native::graph_node node, bool enabled) noexcept {
+  return catch_bad_alloc([&] { return host::change_plan(*executable, node, [=](host::Plan::Node& each) { each.is_enabled = enabled; }); });
 }
 
 status graph_update(native::executable_graph executable, native::graph graph) noexcept {

@@ -36,11 +36,13 @@ struct GraphState {
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
-  std::vector<EventNode> events{};     // of a graph that is about to be destroyed
-  sync::Mutex launching{};             // the runtimes allow one launch of a graph at a time
-  sync::Mutex asking{};                // and one call that uses `graph`, also if it only asks
-  StreamPoint last{};                  // open, of the stream of the last launch; empty before the first
-  bool is_unordered = false;           // the runtime does not order the next launch after the last one, if their streams differ
+  std::vector<EventNode> events{};  // of a graph that is about to be destroyed
+  sync::Mutex launching{};          // the runtimes allow one launch of a graph at a time
+  sync::Mutex asking{};             // and one call that uses `graph`, also if it only asks
+  StreamPoint last{};               // open, of the stream of the last launch; empty before the first
+  bool is_unordered = false;        // the runtime does not order the next launch after the last one, if their streams differ
+  std::vector<native::graph_node> disabled{};
+  bool is_changed = false;             // a node has other arguments than it was captured with, or is disabled
   std::shared_ptr<PooledEvent> end{};  // marks the end of the last launch; null: nothing does
 };
 
@@ -237,6 +239,55 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   return "other";
 }
 
+[[nodiscard]] backend::NodeKind kind_of(native::graph_node node, const char* operation) {
+  backend::NodeKind kind{};
+  check(backend::graph_node_kind(node, kind), operation);
+  return kind;
+}
+
+/// What a host function's node calls GraphFunctions::run() with.
+[[nodiscard]] const void* data_of(native::graph_node node, const char* operation) {
+  void (*function)(void*) = nullptr;
+  void* data = nullptr;
+  check(backend::graph_host_function(node, function, data), operation);
+  return data;
+}
+
+[[nodiscard]] bool can_be_disabled(backend::NodeKind kind) noexcept {
+  using enum backend::NodeKind;
+  return kind == copy || kind == fill || kind == kernel || kind == host_function;
+}
+
+[[nodiscard]] GraphState& require_node(GraphState& state, std::uint64_t capture, const char* operation) {
+  if (capture == state.functions->number()) return state;
+  throw_error(errc::invalid_handle, operation, "the node is of another graph, or of what the graph was before an update");
+}
+
+void change_native(const GraphState& state, native::graph_node node, native::graph_node from, backend::NodeKind kind,
+                   const char* operation) {
+  const ScopedDevice on{state.device, operation};
+  const RelaxedCapture relaxed;
+  const backend::status s = backend::graph_change_node(state.executable, node, from, kind);
+  if (s == backend::ok) return;
+  if (backend::classify(s) != errc::invalid_argument) throw_status(s, operation);
+  const char* const name = backend::error_name(s);
+  backend::forget_error(s);
+  throw_error(errc::not_supported, operation, "the runtime cannot give the node such arguments: capture the work again", s, name);
+}
+
+/// Gives the executable graph of one the work of the other. False if the runtime cannot do that, and where the nodes of the new work must
+/// be those of its own graph, because somebody may change them, or nodes of the old one were changed.
+[[nodiscard]] bool give_work(const GraphState& old, const GraphState& now, const char* operation) {
+  if (now.functions->has_given_nodes() || old.is_changed) return false;
+  const ScopedDevice on{old.device, operation};
+  const RelaxedCapture relaxed;
+  const backend::status s = backend::graph_update(old.executable, now.graph);
+  if (s == backend::ok) return true;
+  if (backend::classify(s) != errc::not_supported) throw_status(s, operation);
+  backend::forget_error(s);
+  return false;
+}
+
 /// The graph of the capture that this thread has begun on the stream. It cannot be launched yet.
 [[nodiscard]] OwnedGraph take_captured(StreamRef stream) {
   const StreamCall call{stream, ending};
@@ -340,25 +391,72 @@ bool Graph::take(Graph fresh) {
   GraphState& old = require(operation);
   GraphState& now = fresh.require(operation);
   if (old.device != now.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
-  backend::status s{};
-  {
-    const ScopedDevice on{old.device, operation};
-    const RelaxedCapture relaxed;
-    s = backend::graph_update(old.executable, now.graph);
-  }
-  if (s == backend::ok) {
+  const bool is_same = give_work(old, now, operation);
+  if (is_same)
     std::swap(old.executable, now.executable);
-  } else if (backend::classify(s) == errc::not_supported) {
-    backend::forget_error(s);
+  else
     detail::instantiate(now, operation);
-  } else {
-    throw_status(s, operation);
-  }
   now.last = old.last.again();
-  now.is_unordered = s != backend::ok || old.is_unordered;
+  now.is_unordered = !is_same || old.is_unordered;
   now.end = old.end;
   std::swap(state_, fresh.state_);
-  return s == backend::ok;
+  return is_same;
+}
+
+GraphNode last_node(StreamRef stream) {
+  using namespace detail;
+  constexpr const char* operation = "find a node of a graph";
+  const StreamCall call{stream, operation};
+  call.disturbs_nothing();
+  if (!is_capturing(call.slot(), operation)) throw_error(errc::capture, operation, "the stream is not being captured");
+  const std::shared_ptr<GraphFunctions> functions = functions_of_capture(call, "node");
+  GraphNode node;
+  call.check(backend::captured_node(call.handle(), node.handle_, node.is_flat_));
+  if (node.handle_ == nullptr)
+    throw_error(errc::invalid_argument, operation,
+                "the last thing that the stream was given is no operation: ask right after the operation");
+  node.capture_ = functions->number();
+  functions->note_given_node();
+  return node;
+}
+
+void Graph::change(GraphNode node, GraphNode from, Graph fresh) {
+  using namespace detail;
+  constexpr const char* operation = "change a node of a graph";
+  GraphState& state = require_node(require(operation), node.capture_, operation);
+  GraphState& other = fresh.require(operation);
+  if (state.device != other.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
+  const backend::NodeKind kind = kind_of(node.handle_, operation);
+  if (fresh.node_count() != 1 || kind_of(from.handle_, operation) != kind)
+    throw_error(errc::invalid_argument, operation, "the work has to be one operation of the same kind as the node");
+  const std::lock_guard lock{state.launching};
+  if (kind == backend::NodeKind::host_function)
+    state.functions->change(data_of(node.handle_, operation), *other.functions);
+  else if (!can_be_disabled(kind) || (kind == backend::NodeKind::copy && !(node.is_flat_ && from.is_flat_)))
+    throw_error(errc::not_supported, operation, "the runtime has no such call: capture the work again, or update() all of it");
+  else
+    change_native(state, node.handle_, from.handle_, kind, operation);
+  state.is_changed = true;
+  state.functions->take_kept(*other.functions);
+}
+
+void Graph::set_enabled(GraphNode node, bool enabled) {
+  using namespace detail;
+  constexpr const char* operation = "enable or disable a node of a graph";
+  GraphState& state = require_node(require(operation), node.capture_, operation);
+  const backend::NodeKind kind = kind_of(node.handle_, operation);
+  if (!can_be_disabled(kind)) throw_error(errc::not_supported, operation, "only copies, fills, kernels and host functions can be disabled");
+  const std::lock_guard lock{state.launching};
+  state.disabled.reserve(state.disabled.size() + 1);
+  if (kind == backend::NodeKind::host_function) {
+    state.functions->set_enabled(data_of(node.handle_, operation), enabled);
+  } else {
+    const ScopedDevice on{state.device, operation};
+    check(backend::graph_enable_node(state.executable, node.handle_, enabled), operation);
+  }
+  std::erase(state.disabled, node.handle_);
+  if (!enabled) state.disabled.push_back(node.handle_);
+  state.is_changed = true;
 }
 
 void Graph::drop() noexcept {

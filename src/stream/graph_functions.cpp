@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -25,21 +26,26 @@ GraphFunctions::~GraphFunctions() {
   counters.graph_runs.fetch_sub(missed, std::memory_order_relaxed);
 }
 
-GraphFunctions::Function::Function(OwnedFunction owned, GraphFunctions& of) noexcept : function{owned.release()}, graph{of} {
-  count_up(counters.graph_functions);
-  count_destroyed_function();  // it is no function that is enqueued
+std::uint64_t GraphFunctions::next_number() noexcept {
+  static constinit sync::Atomic<std::uint64_t> so_far{0};
+  return so_far.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-void GraphFunctions::Function::destroy() noexcept {
-  const OwnedFunction owned = take();
-  if (owned == nullptr) return;
-  count_made_function();  // the deleter counts it as destroyed
-  count_down(counters.graph_functions);
+GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
+  struct End {
+    void operator()(HostFunction* ended) const noexcept {
+      ended->destroy(ended);
+      count_down(counters.graph_functions);
+    }
+  };
+  count_up(counters.graph_functions);
+  count_destroyed_function();  // it is no function that is enqueued
+  return SharedFunction{function.release(), End{}};
 }
 
 void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
   const std::lock_guard lock{capturing_};
-  Function& added = functions_.emplace_back(std::move(function), *this);
+  Function& added = functions_.emplace_back(share(std::move(function)), *this);
   const backend::status s = backend::launch_host_func(call.handle(), &GraphFunctions::run, &added);
   if (s == backend::ok) return;
   functions_.pop_back();
@@ -85,37 +91,98 @@ class DueRun {
 };
 }  // namespace
 
+/// The next run of the function begins.
+GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
+  const std::lock_guard lock{lock_};
+  const std::uint64_t number = function.runs.fetch_add(1, std::memory_order_relaxed) + 1;
+  const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
+  return {*std::prev(later), function.versions.empty() ? nullptr : function.versions.front().function};
+}
+
+/// Returns what no later run calls.
+GraphFunctions::SharedFunction GraphFunctions::end_run(Function& function) noexcept {
+  SharedFunction outdated;
+  const std::lock_guard lock{lock_};
+  std::vector<Function::Version>& versions = function.versions;
+  if (versions.size() < 2 || versions[1].first > function.runs.load(std::memory_order_relaxed) + 1) return outdated;
+  outdated = std::move(versions.front().function);
+  versions.erase(versions.begin());
+  return outdated;
+}
+
 /// Lets no exception reach the runtime, which calls this.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
-  const auto [first, stream, label, epoch] = called.graph.launch_of(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
+  auto [launch, function] = called.graph.begin_run(called);
   const DueRun due;
-  OwnedFunction function = called.take();
-  if (function == nullptr) return;
+  const InHostFunction within{launch.stream.id};
+  if (function != nullptr) call(*function, launch);
+  function = nullptr;
+  const SharedFunction outdated = called.graph.end_run(called);
+}
+
+void GraphFunctions::call(HostFunction& function, const Launches& launch) noexcept {
   ToldOperation told;
-  if (function->told != 0 && is_told()) [[unlikely]] {
-    function->slot = stream.slot;  // of this launch
-    function->id = stream.id;
-    told.begin(about_run(*function));
+  if (function.told != 0 && is_told()) [[unlikely]] {
+    HostFunction of_this_launch{function};
+    of_this_launch.slot = launch.stream.slot;
+    of_this_launch.id = launch.stream.id;
+    told.begin(about_run(of_this_launch));
   }
-  const InHostFunction within{stream.id};
   try {
-    function->run(*function);
+    function.run(function);
   } catch (...) {
     if (told.is_begun()) told.event().failed = true;
-    keep_failure(stream.slot, stream.id, {std::current_exception(), label, epoch});
+    keep_failure(launch.stream.slot, launch.stream.id, {std::current_exception(), launch.label, launch.epoch});
   }
-  called.function.store(function.release(), std::memory_order_release);
 }
 
 void GraphFunctions::discard() noexcept {
-  for (Function& each : functions_) each.destroy();
+  for (Function& each : functions_) {
+    std::vector<Function::Version> versions;  // destroyed outside the lock
+    SharedFunction latest;
+    const std::lock_guard lock{lock_};
+    std::swap(versions, each.versions);
+    std::swap(latest, each.latest);
+  }
 }
 
-GraphFunctions::Launches GraphFunctions::launch_of(std::uint64_t number) noexcept {
+/// Requires: a node of this graph calls it.
+GraphFunctions::Function& GraphFunctions::find(const void* node_data) noexcept {
+  return *std::find_if(functions_.begin(), functions_.end(), [=](const Function& each) { return &each == node_data; });
+}
+
+void GraphFunctions::call_from_now_on(Function& function) {
+  std::vector<Function::Version> outdated;  // destroyed outside the lock
+  outdated.reserve(1);
   const std::lock_guard lock{lock_};
-  const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
-  return *std::prev(later);
+  std::vector<Function::Version>& versions = function.versions;
+  versions.reserve(versions.size() + 1);
+  if (function.runs.load(std::memory_order_relaxed) == count_) {
+    versions.swap(outdated);
+    versions.reserve(1);
+  } else if (versions.back().first > count_) {
+    outdated.push_back(std::move(versions.back()));
+    versions.pop_back();
+  }
+  versions.push_back({count_ + 1, function.is_enabled ? function.latest : nullptr});
+}
+
+void GraphFunctions::change(const void* node_data, GraphFunctions& from) {
+  Function& function = find(node_data);
+  const SharedFunction replaced = std::exchange(function.latest, from.functions_.front().latest);
+  if (function.is_enabled) call_from_now_on(function);
+}
+
+void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
+  Function& function = find(node_data);
+  if (std::exchange(function.is_enabled, enabled) != enabled) call_from_now_on(function);
+}
+
+void GraphFunctions::take_kept(GraphFunctions& from) {
+  kept_.reserve(kept_.size() + from.kept_.size());
+  std::move(from.kept_.begin(), from.kept_.end(), std::back_inserter(kept_));
+  from.kept_.clear();
 }
 
 /// Requires: the lock is held.

@@ -38,6 +38,20 @@ class GraphFunctions {
   void capture(const StreamCall& call, OwnedFunction function);
   /// Adds a node that records an event or waits for it.
   void capture(const StreamCall& call, EventNode node);
+  ///@{ Changes a node from the next launch on, by what the runtime calls it with. A function that no launch needs any more is destroyed
+  /// after its last run, or here. Requires: no launch begins meanwhile.
+  /// Takes the only function of `from`. @throws std::bad_alloc
+  void change(const void* node_data, GraphFunctions& from);
+  void set_enabled(const void* node_data, bool enabled);
+  ///@}
+  /// Keeps what the other one keeps. @throws std::bad_alloc, and then nothing changed
+  void take_kept(GraphFunctions& from);
+  /// Each capture has another number: a node of a graph belongs to it.
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  ///@{ Whether a node of the capture was asked for.
+  [[nodiscard]] bool has_given_nodes() const noexcept { return has_given_nodes_.load(std::memory_order_relaxed); }
+  void note_given_node() noexcept { has_given_nodes_.store(true, std::memory_order_relaxed); }
+  ///@}
   /// Tells the checker and hang reports what a launch on the stream has done with the events.
   void tell_events(const Slot& slot) const noexcept;
   /// The events must outlive the native graph.
@@ -52,14 +66,18 @@ class GraphFunctions {
   ///@}
 
  private:
+  /// Several launches, and several graphs, may call one function.
+  using SharedFunction = std::shared_ptr<HostFunction>;
   struct Function {
-    Function(OwnedFunction owned, GraphFunctions& of) noexcept;
-    Function(const Function&) = delete;
-    Function& operator=(const Function&) = delete;
-    ~Function() { destroy(); }
-    void destroy() noexcept;
-    [[nodiscard]] OwnedFunction take() noexcept { return OwnedFunction{function.exchange(nullptr, std::memory_order_acq_rel)}; }
-    sync::Atomic<HostFunction*> function;  // null while it runs
+    /// What the launches from that number on call. Null: nothing.
+    struct Version {
+      std::uint64_t first;
+      SharedFunction function;
+    };
+    Function(SharedFunction called, GraphFunctions& of) : latest{std::move(called)}, versions{{1, latest}}, graph{of} {}
+    SharedFunction latest;
+    bool is_enabled = true;
+    std::vector<Version> versions;  // guarded by the graph's lock_
     GraphFunctions& graph;
     sync::Atomic<std::uint64_t> runs{0};
   };
@@ -73,13 +91,25 @@ class GraphFunctions {
       return stream == other.stream && label == other.label && epoch == other.epoch;
     }
   };
+  struct Run {
+    Launches launch;
+    SharedFunction function;
+  };
+  [[nodiscard]] static SharedFunction share(OwnedFunction function);
   static void run(void* function) noexcept;
-  [[nodiscard]] Launches launch_of(std::uint64_t number) noexcept;
+  static void call(HostFunction& function, const Launches& launch) noexcept;
+  [[nodiscard]] Run begin_run(Function& function) noexcept;
+  [[nodiscard]] SharedFunction end_run(Function& function) noexcept;
+  [[nodiscard]] Function& find(const void* node_data) noexcept;
+  void call_from_now_on(Function& function);
   void forget_old_launches() noexcept;
 
+  [[nodiscard]] static std::uint64_t next_number() noexcept;
   struct DestroyKept {
     void operator()(Kept* object) const noexcept { object->destroy(object); }
   };
+  const std::uint64_t number_ = next_number();
+  sync::Atomic<bool> has_given_nodes_{false};
   sync::Mutex capturing_;  // guards the lists while they grow: threads may submit to several streams of one capture
   std::list<Function> functions_;
   std::vector<std::unique_ptr<Kept, DestroyKept>> kept_;

@@ -19,7 +19,7 @@ std::size_t append(const GraphPtr& graph, GraphNode node) {
 }
 
 void add_node(Stream& stream, Work work, std::shared_ptr<const Graph> child) {
-  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0};
+  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0, true};
   stream.position = {append(stream.capture->graph, std::move(node))};
 }
 
@@ -75,7 +75,7 @@ int begin_uses(const ExecutableGraph& executable) {
 /// Overwrites what the graph writes, but for what another node of it reads or writes, too.
 void poison_destinations(const Graph& graph) {
   for (const GraphNode& node : graph.nodes) {
-    if (node.work.poison == nullptr) continue;
+    if (node.work.poison == nullptr || !node.enabled) continue;
     const bool alone = std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& other) {
       if (&other == &node) return false;
       return other.work.opaque || other.child != nullptr ||
@@ -119,7 +119,7 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
     if (before.empty()) before = start;
     if (node.child != nullptr) before = submit_nodes(*node.child, stream, before);
     auto operation = std::make_shared<Operation>();
-    static_cast<Work&>(*operation) = node.work;
+    if (node.enabled) static_cast<Work&>(*operation) = node.work;
     operations.push_back(operation);
     take_event(node, operation, before);
     engine().submit_unordered(node.device, stream, std::move(operation), before);

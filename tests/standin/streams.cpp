@@ -11,7 +11,8 @@ using namespace standin;
 
 namespace {
 
-int submit_host_function(vendor::StreamHandle handle, std::function<void()> function) {
+int submit_host_function(vendor::StreamHandle handle, std::function<void()> function, void (*called)(void*) = nullptr,
+                         void* data = nullptr) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
   if (const vendor::Code code = refusal(*stream)) return code;
@@ -19,6 +20,8 @@ int submit_host_function(vendor::StreamHandle handle, std::function<void()> func
   operation->kind = Kind::host_function;
   operation->run = std::move(function);
   operation->opaque = true;
+  operation->function = called;
+  operation->data = data;
   engine().submit(*stream, std::move(operation));
   return vendor::ok;
 }
@@ -129,7 +132,8 @@ vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* fla
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
-    return submit_host_function(handle, [function, data] { function(data); });
+    return submit_host_function(
+        handle, [function, data] { function(data); }, function, data);
   });
 }
 
@@ -154,7 +158,8 @@ hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function
 hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void* data) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
-    return submit_host_function(handle, [function, data] { function(data); });
+    return submit_host_function(
+        handle, [function, data] { function(data); }, function, data);
   });
 }
 

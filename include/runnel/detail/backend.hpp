@@ -190,6 +190,17 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, event
 [[nodiscard]] status graph_destroy(native::graph) noexcept;
 /// The graph may be destroyed afterwards. Memory that a launch allocates and does not free is freed by the next launch.
 [[nodiscard]] status graph_instantiate(native::executable_graph&, native::graph) noexcept;
+/// The node that a captured stream's next one comes after. Null if there is none, or if there are several. `is_flat` says of a copy, if
+/// this thread has just made it, whether it is one of contiguous bytes.
+[[nodiscard]] status captured_node(native::stream, native::graph_node&, bool& is_flat) noexcept;
+/// What a node of the kind host_function calls.
+[[nodiscard]] status graph_host_function(native::graph_node, void (*&function)(void*), void*& data) noexcept;
+/// Gives a node of the graph, from the next launch on, the arguments of a node of another graph: both are copies, fills or kernels, and
+/// copies are flat, which this thread has just made. Launches under way are not affected. errc::invalid_argument, and nothing changed, if
+/// the runtime cannot do that.
+[[nodiscard]] status graph_change_node(native::executable_graph, native::graph_node, native::graph_node from, NodeKind) noexcept;
+/// A disabled copy, fill or kernel does nothing, from the next launch on. errc::not_supported if the runtime has no such call.
+[[nodiscard]] status graph_enable_node(native::executable_graph, native::graph_node, bool enabled) noexcept;
 /// Gives the executable graph the arguments of a graph of the same shape, from the next launch on. errc::not_supported, and nothing
 /// changed, if they differ in more than that.
 [[nodiscard]] status graph_update(native::executable_graph, native::graph) noexcept;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/backend.hpp>
 
+#include <cstddef>
+#include <memory>
+#include <new>
+
 #include "runtime.hpp"
 
 namespace runnel::inline RUNNEL_ABI::backend {
@@ -52,6 +56,7 @@ status graph_node_kind(native::graph_node node, NodeKind& kind) noexcept {
          : type == rt::node_free          ? NodeKind::free
          : type == rt::node_event_record  ? NodeKind::event_record
          : type == rt::node_event_wait    ? NodeKind::event_wait
+         : type == rt::node_graph         ? NodeKind::graph
                                           : NodeKind::other;
   return s;
 }
@@ -68,6 +73,53 @@ status captured_node(native::stream stream, native::graph_node& node, bool& is_f
   node = capture.count == 1 ? capture.before[0] : nullptr;
   is_flat = rt::last_copy_was_flat();
   return s;
+}
+
+namespace {
+
+struct Relinked {
+  Relink relink;
+  void* context;
+};
+
+[[nodiscard]] status relink_node(native::graph_node node, const Relinked& how) noexcept;
+
+/// Within the graph that a node holds.
+[[nodiscard]] status relink_child(native::graph_node holder, const Relinked& how) noexcept {
+  native::graph child{};
+  std::size_t count = 0;
+  status s = rt::graph_of_node(holder, &child);
+  if (s == ok) s = rt::graph_get_nodes(child, nullptr, &count);
+  if (s != ok || count == 0) return s;
+  const std::unique_ptr<native::graph_node[]> nodes{new (std::nothrow) native::graph_node[count]};
+  if (nodes == nullptr) return rt::out_of_memory;
+  s = rt::graph_get_nodes(child, nodes.get(), &count);
+  for (std::size_t i = 0; i < count && s == ok; ++i) s = relink_node(nodes[i], how);
+  return s;
+}
+
+status relink_node(native::graph_node node, const Relinked& how) noexcept {
+  NodeKind kind{};
+  status s = graph_node_kind(node, kind);
+  if (s == ok && kind == NodeKind::graph) return relink_child(node, how);
+  if (s != ok || kind != NodeKind::host_function) return s;
+  rt::host_function_arguments called{};
+  s = rt::graph_get_host_function(node, &called);
+  if (s != ok) return s;
+  called.userData = how.relink(how.context, called.fn, called.userData);
+  return rt::graph_set_host_function(node, &called);
+}
+
+}  // namespace
+
+status capture_graph(native::stream stream, native::graph graph, native::executable_graph, Relink relink, void* context) noexcept {
+  return capture_node(stream, [&](native::graph_node* node, auto... place) {
+    const rt::error e = rt::graph_add_graph(node, place..., graph);
+    if (e != rt::error{}) return e;
+    const auto relinked = static_cast<rt::error>(relink_child(*node, {relink, context}));
+    if (relinked != rt::error{}) static_cast<void>(rt::graph_destroy_node(*node));
+    return relinked;
+  });
 }
 
 status graph_host_function(native::graph_node node, void (*&function)(void*), void*& data) noexcept {

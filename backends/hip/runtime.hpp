@@ -372,6 +372,11 @@ inline error graph_set_kernel(native::graph_node node, const kernel_arguments* g
 inline error graph_enable_node(native::executable_graph executable, native::graph_node node, unsigned int enabled) noexcept {
   return hipCUDAErrorTohipError(cudaGraphNodeSetEnabled(executable, node, enabled));
 }
+inline constexpr graph_node_type node_graph = cudaGraphNodeTypeGraph;
+inline constexpr error out_of_memory = hipErrorOutOfMemory;
+inline constexpr auto graph_add_graph = translated<&cudaGraphAddChildGraphNode>;
+inline constexpr auto graph_of_node = translated<&cudaGraphChildGraphNodeGetGraph>;
+inline constexpr auto graph_set_host_function = translated<&cudaGraphHostNodeSetParams>;
 inline constexpr auto graph_get_nodes = translated<&cudaGraphGetNodes>;
 inline constexpr auto graph_get_edges = translated<&cuda_graph_edges>;
 inline constexpr auto graph_node_get_type = translated<&cudaGraphNodeGetType>;
@@ -438,6 +443,11 @@ inline constexpr auto graph_enable_node = &hipGraphNodeSetEnabled;
 #else
 inline error graph_enable_node(native::executable_graph, native::graph_node, unsigned int) noexcept { return hipErrorNotSupported; }
 #endif
+inline constexpr graph_node_type node_graph = hipGraphNodeTypeGraph;
+inline constexpr error out_of_memory = hipErrorOutOfMemory;
+inline constexpr auto graph_add_graph = &hipGraphAddChildGraphNode;
+inline constexpr auto graph_of_node = &hipGraphChildGraphNodeGetGraph;
+inline constexpr auto graph_set_host_function = &hipGraphHostNodeSetParams;
 inline constexpr auto graph_get_nodes = &hipGraphGetNodes;
 inline constexpr auto graph_get_edges = &hipGraphGetEdges;
 inline constexpr auto graph_node_get_type = &hipGraphNodeGetType;

@@ -19,12 +19,17 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+namespace host {
+struct GraphWork;
+}
+
 struct native::host_graph_node {
   backend::NodeKind kind;
   std::function<void()> run;            // may be empty; called once for each launch
   native::host_event* event = nullptr;  // of a node that records it or waits for it
   void (*function)(void*) = nullptr;    // of a host function, which `run` calls
   void* data = nullptr;
+  std::shared_ptr<const host::GraphWork> child{};  // of a graph within the graph
 };
 
 namespace host {

@@ -31,36 +31,68 @@ struct Plan {
   std::shared_ptr<const GraphWork> work;  // keeps the nodes
   std::vector<Node> nodes;
   std::vector<Submission> submissions;
+  std::size_t chains = 1;
 };
 
-/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a node between them.
+/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a node between them. The chains of a graph
+/// within the graph are chains of the whole.
 class Planner {
  public:
-  explicit Planner(const std::shared_ptr<const GraphWork>& work) : open_(work->chains), steps_(work->chains, 0) {
-    for (const GraphWork::Step& step : work->steps)
-      if (step.node == nullptr) awaited_.insert(step.after);
-    for (const GraphWork::Step& step : work->steps) add(step);
-    close(0, plan_.submissions.size() > 0);  // its number marks the end of the launch
+  explicit Planner(const std::shared_ptr<const GraphWork>& work) : open_(1) {
+    add(*work, 0);
+    close(0, !plan_.submissions.empty());  // its number marks the end of the launch
     plan_.work = work;
+    plan_.chains = open_.size();
     for (Plan::Node& node : plan_.nodes) node.does = {work, node.handle};
   }
   [[nodiscard]] Plan take() { return std::move(plan_); }
 
  private:
-  void add(const GraphWork::Step& step) {
-    if (step.node != nullptr && step.node->event != nullptr) {
-      close(step.chain, false);
-      plan_.submissions.push_back({step.chain, 0, 0, Submission::none, step.node});
-    } else if (step.node != nullptr) {
-      open_[step.chain].push_back(step.node);
-    } else if (const auto found = ends_.find(step.after); found != ends_.end()) {
-      close(step.chain, false);
-      plan_.submissions.push_back({step.chain, 0, 0, found->second});
+  /// A graph on its way into the plan.
+  struct Part {
+    std::vector<std::size_t> chains;  // of the whole, by chain of the graph
+    std::vector<std::size_t> steps;   // so far
+    std::set<Position> awaited;
+    std::map<Position, std::size_t> ends;  // the submission at the end of which a chain has come that far
+  };
+
+  /// The graph's first chain continues this one.
+  void add(const GraphWork& work, std::size_t chain) {
+    Part part{{chain}, std::vector<std::size_t>(work.chains, 0), {}, {}};
+    while (part.chains.size() < work.chains) {
+      part.chains.push_back(open_.size());
+      open_.emplace_back();
     }
-    const Position reached{step.chain, ++steps_[step.chain]};
-    if (awaited_.count(reached) == 0) return;
-    close(step.chain, true);
-    ends_[reached] = plan_.submissions.size() - 1;
+    if (work.chains > 1) fork(part);
+    for (const GraphWork::Step& step : work.steps)
+      if (step.node == nullptr) part.awaited.insert(step.after);
+    for (const GraphWork::Step& step : work.steps) add(step, part);
+  }
+
+  /// The other chains begin where the first one is.
+  void fork(const Part& part) {
+    close(part.chains.front(), true);
+    const std::size_t start = plan_.submissions.size() - 1;
+    for (std::size_t i = 1; i < part.chains.size(); ++i) plan_.submissions.push_back({part.chains[i], 0, 0, start});
+  }
+
+  void add(const GraphWork::Step& step, Part& part) {
+    const std::size_t chain = part.chains[step.chain];
+    if (step.node != nullptr && step.node->child != nullptr) {
+      add(*step.node->child, chain);
+    } else if (step.node != nullptr && step.node->event != nullptr) {
+      close(chain, false);
+      plan_.submissions.push_back({chain, 0, 0, Submission::none, step.node});
+    } else if (step.node != nullptr) {
+      open_[chain].push_back(step.node);
+    } else if (const auto found = part.ends.find(step.after); found != part.ends.end()) {
+      close(chain, false);
+      plan_.submissions.push_back({chain, 0, 0, found->second});
+    }
+    const Position reached{step.chain, ++part.steps[step.chain]};
+    if (part.awaited.count(reached) == 0) return;
+    close(chain, true);
+    part.ends[reached] = plan_.submissions.size() - 1;
   }
 
   /// Submits the open nodes of a chain. `always`: even if there are none.
@@ -74,10 +106,7 @@ class Planner {
   }
 
   Plan plan_;
-  std::vector<std::vector<const native::host_graph_node*>> open_;
-  std::vector<std::size_t> steps_;
-  std::set<Position> awaited_;
-  std::map<Position, std::size_t> ends_;  // the submission at the end of which a chain has come that far
+  std::vector<std::vector<const native::host_graph_node*>> open_;  // by chain of the whole
 };
 
 /// A queue that only graphs submit to.
@@ -195,6 +224,37 @@ template <class Change>
   return backend::ok;
 }
 
+/// What a graph does at present, for another graph that it becomes a part of.
+class Snapshot {
+ public:
+  Snapshot(const Plan& plan, backend::Relink relink, void* context) : relink_{relink}, context_{context} {
+    for (const Plan::Node& node : plan.nodes) now_[node.handle] = node.does.get();
+  }
+  [[nodiscard]] std::shared_ptr<const GraphWork> of(const GraphWork& work) const {
+    auto copy = std::make_shared<GraphWork>();
+    copy->chains = work.chains;
+    copy->steps = work.steps;
+    for (GraphWork::Step& step : copy->steps)
+      if (step.node != nullptr) step.node = &copy->nodes.emplace_back(of(*step.node));
+    return copy;
+  }
+
+ private:
+  [[nodiscard]] native::host_graph_node of(const native::host_graph_node& node) const {
+    const auto found = now_.find(&node);
+    native::host_graph_node now = found == now_.end() ? node : *found->second;
+    if (now.child != nullptr) now.child = of(*now.child);
+    if (now.function == nullptr) return now;
+    now.data = relink_(context_, now.function, now.data);
+    now.run = [function = now.function, data = now.data] { function(data); };
+    return now;
+  }
+
+  std::map<const native::host_graph_node*, const native::host_graph_node*> now_;
+  backend::Relink relink_;
+  void* context_;
+};
+
 /// The nodes that come right before each node, as pairs.
 using Edges = std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
 
@@ -224,7 +284,8 @@ using Edges = std::vector<std::pair<const native::host_graph_node*, const native
 [[nodiscard]] bool has_same_shape(const GraphWork& a, const GraphWork& b) {
   const auto same = [](const GraphWork::Step& x, const GraphWork::Step& y) {
     const bool alike = x.chain == y.chain && x.after == y.after && (x.node == nullptr) == (y.node == nullptr);
-    return alike && (x.node == nullptr || x.node->kind == y.node->kind);
+    if (!alike || x.node == nullptr) return alike;
+    return x.node->kind == y.node->kind && (x.node->child == nullptr || has_same_shape(*x.node->child, *y.node->child));
   };
   return a.chains == b.chains && std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same);
 }
@@ -277,7 +338,7 @@ status graph_destroy(native::graph graph) noexcept {
 status graph_instantiate(native::executable_graph& executable, native::graph graph) noexcept {
   return catch_bad_alloc([&] {
     auto fresh = std::make_unique<native::host_executable_graph>(native::host_executable_graph{host::plan_of(*graph)});
-    for (std::size_t chain = 1; chain < graph->work->chains; ++chain) fresh->queues.emplace_back();
+    for (std::size_t chain = 1; chain < fresh->plan->chains; ++chain) fresh->queues.emplace_back();
     executable = fresh.release();
     return ok;
   });
@@ -296,6 +357,15 @@ status captured_node(native::stream stream, native::graph_node& node, bool& is_f
   return catch_bad_alloc([&] {
     node = handle_of(host::last_node(host::resolve(stream)));
     return ok;
+  });
+}
+
+status capture_graph(native::stream stream, native::graph graph, native::executable_graph executable, Relink relink,
+                     void* context) noexcept {
+  return catch_bad_alloc([&] {
+    native::host_graph_node node{.kind = NodeKind::graph, .run = {}};
+    node.child = host::Snapshot{*executable->plan, relink, context}.of(*graph->work);
+    return host::capture_node(host::resolve(stream), std::move(node)).value_or(host::status_of(errc::capture));
   });
 }
 

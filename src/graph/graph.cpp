@@ -149,11 +149,46 @@ void instantiate(GraphState& state, const char* operation) {
   check(backend::graph_instantiate(state.executable, state.graph), operation);
 }
 
+[[nodiscard]] backend::NodeKind kind_of(native::graph_node node, const char* operation) {
+  backend::NodeKind kind{};
+  check(backend::graph_node_kind(node, kind), operation);
+  return kind;
+}
+
+/// Requires: `asking` is held.
+[[nodiscard]] std::size_t count_nodes(native::graph graph, const char* operation) {
+  std::size_t count = 0;
+  check(backend::graph_nodes(graph, nullptr, count), operation);
+  return count;
+}
+/// The same.
+[[nodiscard]] std::vector<native::graph_node> nodes_of(native::graph graph, const char* operation) {
+  std::size_t count = count_nodes(graph, operation);
+  std::vector<native::graph_node> nodes(count);
+  check(backend::graph_nodes(graph, nodes.data(), count), operation);
+  return nodes;
+}
+
 /// Counts a use by the stream, in place of the stream that launched the graph before: that launch comes before this one.
 void note_use(GraphState& state, StreamUse stream) {
   if (state.last.stream() == stream) [[likely]]
     return;
   state.last = StreamPoint{stream};
+}
+
+/// The graph becomes a node of the graph that the stream is being captured into, as it is now.
+void become_node(GraphState& state, const StreamCall& call) {
+  if (!state.disabled.empty())
+    throw_error(errc::not_supported, launching, "a node of the graph is disabled, which a graph within a graph cannot be: enable it first");
+  const std::shared_ptr<GraphFunctions> outer = functions_of_capture(call, "graph");
+  const std::lock_guard lock{state.asking};
+  for (const native::graph_node node : nodes_of(state.graph, launching))
+    if (const backend::NodeKind kind = kind_of(node, launching); kind == backend::NodeKind::allocation || kind == backend::NodeKind::free)
+      throw_error(errc::not_supported, launching, "memory is allocated or freed in the graph, which a graph within a graph cannot do");
+  ToldOperation told;
+  if (is_told()) [[unlikely]]
+    told.begin(about(call.slot(), HookKind::graph_launch, launching));
+  outer->capture(call, *state.functions, state.graph, state.executable);
 }
 
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does not see to it.
@@ -233,16 +268,12 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
       return "event record";
     case backend::NodeKind::event_wait:
       return "event wait";
+    case backend::NodeKind::graph:
+      return "graph";
     case backend::NodeKind::other:
       break;
   }
   return "other";
-}
-
-[[nodiscard]] backend::NodeKind kind_of(native::graph_node node, const char* operation) {
-  backend::NodeKind kind{};
-  check(backend::graph_node_kind(node, kind), operation);
-  return kind;
 }
 
 /// What a host function's node calls GraphFunctions::run() with.
@@ -362,8 +393,8 @@ void Graph::launch(StreamRef stream) const {
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool is_marked = wants_mark(state, call.slot());
-  if (are_captures_open() || has_functions || is_marked)
-    refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
+  if ((are_captures_open() || has_functions || is_marked) && is_capturing(call.slot(), launching)) [[unlikely]]
+    return become_node(state, call);
   const StreamUse use{&call.slot(), stream.id()};
   ToldOperation told;
   if (is_told()) [[unlikely]]
@@ -464,21 +495,12 @@ void Graph::drop() noexcept {
   detail::release_graph(state_);
 }
 
-namespace {
-/// Requires: `asking` is held.
-[[nodiscard]] std::size_t count_nodes(native::graph graph, const char* operation) {
-  std::size_t count = 0;
-  detail::check(backend::graph_nodes(graph, nullptr, count), operation);
-  return count;
-}
-}  // namespace
-
 std::size_t Graph::node_count() const {
   constexpr const char* operation = "count the nodes of a graph";
   detail::GraphState& state = require(operation);
   detail::enter(operation);
   const std::lock_guard lock{state.asking};
-  return count_nodes(state.graph, operation);
+  return detail::count_nodes(state.graph, operation);
 }
 
 std::string Graph::dot() const {
@@ -486,17 +508,15 @@ std::string Graph::dot() const {
   detail::GraphState& state = require(operation);
   detail::enter(operation);
   const std::lock_guard lock{state.asking};
-  std::size_t count = count_nodes(state.graph, operation);
-  std::vector<native::graph_node> nodes(count);
-  detail::check(backend::graph_nodes(state.graph, nodes.data(), count), operation);
+  const std::vector<native::graph_node> nodes = detail::nodes_of(state.graph, operation);
   std::string text = "digraph runnel {\n";
   std::unordered_map<native::graph_node, std::size_t> numbers;
   for (const native::graph_node node : nodes) {
-    backend::NodeKind kind{};
-    detail::check(backend::graph_node_kind(node, kind), operation);
+    const backend::NodeKind kind = detail::kind_of(node, operation);
     const std::size_t number = numbers.emplace(node, numbers.size()).first->second;
     text += "  n" + std::to_string(number) + " [label=\"" + detail::name_of(kind) + "\"];\n";
   }
+  std::size_t count = 0;
   detail::check(backend::graph_edges(state.graph, nullptr, nullptr, count), operation);
   std::vector<native::graph_node> from(count), to(count);
   detail::check(backend::graph_edges(state.graph, from.data(), to.data(), count), operation);

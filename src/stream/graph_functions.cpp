@@ -16,6 +16,7 @@
 #include <iterator>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -77,7 +78,14 @@ void GraphFunctions::tell_events(const Slot& slot) const noexcept {
 
 void GraphFunctions::keep(Kept* object) {
   const std::lock_guard lock{capturing_};
-  kept_.emplace_back(object);
+  kept_.reserve(kept_.size() + 1);
+  std::unique_ptr<Kept, DestroyKept> owned{object};
+  try {
+    kept_.emplace_back(std::move(owned));
+  } catch (...) {
+    static_cast<void>(owned.release());
+    throw;
+  }
 }
 
 namespace {
@@ -180,9 +188,37 @@ void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
 }
 
 void GraphFunctions::take_kept(GraphFunctions& from) {
-  kept_.reserve(kept_.size() + from.kept_.size());
-  std::move(from.kept_.begin(), from.kept_.end(), std::back_inserter(kept_));
-  from.kept_.clear();
+  kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end());
+}
+
+namespace {
+/// The functions of a graph that becomes a part of another one, and those that the other one has for them.
+template <class Function>
+struct Adopted {
+  std::unordered_map<const void*, Function*> by_old;
+  void (*run)(void*) noexcept;
+  static void* relink(void* context, void (*function)(void*), void* data) noexcept {
+    const auto& self = *static_cast<const Adopted*>(context);
+    return function == self.run ? self.by_old.at(data) : data;
+  }
+};
+}  // namespace
+
+void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, native::graph graph, native::executable_graph executable) {
+  std::list<Function> fresh;
+  Adopted<Function> adopted{{}, &GraphFunctions::run};
+  for (Function& each : child.functions_) adopted.by_old[&each] = &fresh.emplace_back(each.latest, *this);
+  const std::lock_guard lock{capturing_};
+  const std::size_t events = events_.size();
+  events_.insert(events_.end(), child.events_.begin(), child.events_.end());
+  kept_.reserve(kept_.size() + child.kept_.size());
+  const backend::status s = backend::capture_graph(call.handle(), graph, executable, &Adopted<Function>::relink, &adopted);
+  if (s != backend::ok) {
+    events_.resize(events);
+    throw_status(s, call.operation());
+  }
+  functions_.splice(functions_.end(), fresh);
+  kept_.insert(kept_.end(), child.kept_.begin(), child.kept_.end());
 }
 
 /// Requires: the lock is held.

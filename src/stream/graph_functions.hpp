@@ -44,6 +44,8 @@ class GraphFunctions {
   void change(const void* node_data, GraphFunctions& from);
   void set_enabled(const void* node_data, bool enabled);
   ///@}
+  /// Adds the other graph as a node of the stream's capture, whose graph then calls the same functions, and keeps what the other one keeps.
+  void capture(const StreamCall& call, GraphFunctions& child, native::graph graph, native::executable_graph executable);
   /// Keeps what the other one keeps. @throws std::bad_alloc, and then nothing changed
   void take_kept(GraphFunctions& from);
   /// Each capture has another number: a node of a graph belongs to it.
@@ -112,7 +114,7 @@ class GraphFunctions {
   sync::Atomic<bool> has_given_nodes_{false};
   sync::Mutex capturing_;  // guards the lists while they grow: threads may submit to several streams of one capture
   std::list<Function> functions_;
-  std::vector<std::unique_ptr<Kept, DestroyKept>> kept_;
+  std::vector<std::shared_ptr<Kept>> kept_;
   std::vector<EventNode> events_;
   SpinLock lock_;  // guards the rest
   std::uint64_t count_ = 0;

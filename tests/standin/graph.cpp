@@ -18,7 +18,7 @@ std::size_t append(const GraphPtr& graph, GraphNode node) {
   return number;
 }
 
-void add_node(Stream& stream, Work work, std::shared_ptr<const Graph> child) {
+void add_node(Stream& stream, Work work, GraphPtr child) {
   GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0, true};
   stream.position = {append(stream.capture->graph, std::move(node))};
 }
@@ -26,6 +26,18 @@ void add_node(Stream& stream, Work work, std::shared_ptr<const Graph> child) {
 void wait_for_nodes(Stream& stream, const Position& nodes) {
   for (const std::size_t node : nodes)
     if (std::find(stream.position.begin(), stream.position.end(), node) == stream.position.end()) stream.position.push_back(node);
+}
+
+GraphPtr clone(const Graph& graph, bool named) {
+  State& now = state();
+  auto copy = std::make_shared<Graph>(graph);
+  for (std::size_t i = 0; i < copy->nodes.size(); ++i) {
+    GraphNode& node = copy->nodes[i];
+    if (node.child != nullptr) node.child = clone(*node.child, named);
+    if (named) node.handle = now.nodes.add(std::make_shared<NodePlace>(NodePlace{copy, i}));
+    if (named && node.child != nullptr) node.child->handle = now.graphs.add(node.child);
+  }
+  return copy;
 }
 
 bool has_successor(const Graph& graph, std::size_t node) {
@@ -36,7 +48,10 @@ bool has_successor(const Graph& graph, std::size_t node) {
 
 void forget(std::uintptr_t handle, Graph& graph) {
   State& now = state();
-  for (GraphNode& node : graph.nodes) now.nodes.remove(node.handle, now.misuse);
+  for (GraphNode& node : graph.nodes) {
+    now.nodes.remove(node.handle, now.misuse);
+    if (node.child != nullptr) forget(node.child->handle, *node.child);
+  }
   now.graphs.remove(handle, now.misuse);
 }
 
@@ -136,7 +151,9 @@ int launch(ExecutableGraph& executable, Stream& stream) {
   if (stream.capturing()) {
     Work work;
     work.kind = Kind::graph;
-    add_node(stream, std::move(work), std::make_shared<Graph>(*executable.graph));
+    const GraphPtr child = clone(*executable.graph, true);
+    child->handle = state().graphs.add(child);
+    add_node(stream, std::move(work), child);
     return vendor::ok;
   }
   if (!has_its_events(*executable.graph)) return vendor::invalid_value;

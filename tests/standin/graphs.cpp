@@ -151,7 +151,7 @@ int update(vendor::Executable executable, vendor::Graph graph) {
   const GraphPtr from = graph_of(graph);
   if (changed == nullptr || from == nullptr) return vendor::invalid_value;
   if (!same_shape(*changed->graph, *from)) return vendor::graph_update_failure;
-  changed->graph = std::make_shared<Graph>(*from);
+  changed->graph = clone(*from, false);
   return vendor::ok;
 }
 
@@ -259,7 +259,7 @@ vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, ven
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || executable == nullptr || flags > 1) return vendor::invalid_value;
     auto made = std::make_shared<ExecutableGraph>();
-    made->graph = std::make_shared<Graph>(*graph);
+    made->graph = clone(*graph, false);
     made->made_of = graph;
     made->frees_at_launch = flags == API(GraphInstantiateFlagAutoFreeOnLaunch);
     *executable = reinterpret_cast<vendor::Executable>(state().executables.add(std::move(made)));
@@ -288,6 +288,7 @@ vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
     State& now = state();
     const auto place = now.nodes.find(number_of(handle), now.misuse);
     if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return vendor::invalid_value;
+    if (const GraphPtr child = place->graph->nodes.back().child) forget(child->handle, *child);
     place->graph->nodes.pop_back();
     now.nodes.remove(number_of(handle), now.misuse);
     return vendor::ok;
@@ -302,6 +303,41 @@ vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Grap
 vendor::Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph, const vendor::GraphNode* before, std::size_t count,
                                          vendor::EventHandle event) {
   return call(Call::makes, [&](Lock&) { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
+}
+
+vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before, std::size_t count,
+                                          vendor::Graph child) {
+  return call(Call::makes, [&](Lock&) -> int {
+    const GraphPtr graph = graph_of(handle);
+    const GraphPtr added = graph_of(child);
+    if (graph == nullptr || node == nullptr || added == nullptr || has_allocations(*added)) return vendor::invalid_value;
+    GraphNode made;
+    made.work.kind = Kind::graph;
+    made.device = this_thread().device;
+    made.child = clone(*added, true);
+    made.child->handle = state().graphs.add(made.child);
+    return add(node, graph, before, count, std::move(made));
+  });
+}
+
+vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* found) {
+  return call([&](Lock&) {
+    const GraphNode* const node = node_of(handle);
+    if (node == nullptr || node->child == nullptr || found == nullptr) return vendor::invalid_value;
+    *found = reinterpret_cast<vendor::Graph>(node->child->handle);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodeParams)* given) {
+  return call([&](Lock&) {
+    GraphNode* const node = node_of(handle);
+    if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr) return vendor::invalid_value;
+    node->work.function = given->fn;
+    node->work.data = given->userData;
+    node->work.run = [function = given->fn, data = given->userData] { function(data); };
+    return vendor::ok;
+  });
 }
 
 vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNodeParams) * found) {

@@ -181,7 +181,7 @@ struct IpcBytes {
 [[nodiscard]] status close_memory(void*) noexcept;
 
 // Graphs. One graph must not be used by two threads at a time.
-enum class NodeKind { kernel, copy, fill, host_function, allocation, free, event_record, event_wait, other };
+enum class NodeKind { kernel, copy, fill, host_function, allocation, free, event_record, event_wait, graph, other };
 /// Stores up to `count` nodes, and how many there are. `nodes` may be null.
 [[nodiscard]] status graph_nodes(native::graph, native::graph_node* nodes, std::size_t& count) noexcept;
 /// The same for the edges: node `from[i]` comes before node `to[i]`. Both arrays may be null.
@@ -193,6 +193,11 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, event
 /// The node that a captured stream's next one comes after. Null if there is none, or if there are several. `is_flat` says of a copy, if
 /// this thread has just made it, whether it is one of contiguous bytes.
 [[nodiscard]] status captured_node(native::stream, native::graph_node&, bool& is_flat) noexcept;
+/// Says what a host function's node is called with from now on, in a graph that became a part of another one.
+using Relink = void* (*)(void* context, void (*function)(void*), void* data) noexcept;
+/// Adds a copy of the graph as one node of the graph that the stream is being captured into, with the arguments that the executable graph
+/// has. Requires: no node allocates, frees or is disabled.
+[[nodiscard]] status capture_graph(native::stream, native::graph, native::executable_graph, Relink relink, void* context) noexcept;
 /// What a node of the kind host_function calls.
 [[nodiscard]] status graph_host_function(native::graph_node, void (*&function)(void*), void*& data) noexcept;
 /// Gives a node of the graph, from the next launch on, the arguments of a node of another graph: both are copies, fills or kernels, and

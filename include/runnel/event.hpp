@@ -133,7 +133,7 @@ class EventBase {
   [[nodiscard]] std::string describe() const;
   void require_valid(const char* operation) const;
   /// @throws errc::capture for an event that was recorded in a capture: the host must not ask about it
-  void refuse_captured(const char* operation) const;
+  void refuse_captured(native::event event, const char* operation) const;
   friend void submit_completion(const EventBase& event, Completion* completion);
   [[nodiscard]] bool record_again(const StreamCall& call);
   [[nodiscard]] static EventFate fate_of(Origin origin) noexcept;

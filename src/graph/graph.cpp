@@ -242,7 +242,7 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   std::uint64_t active = 0;
   call.check(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
-  const backend::status s = end_native_capture(call.handle(), graph);
+  const backend::status s = end_native_capture(call.slot(), graph);
   close_capture(capture.number);
   if (s == backend::ok) return graph;
   if (backend::classify(s) != errc::capture) throw_status(s, ending);
@@ -364,13 +364,16 @@ void begin_capture(StreamRef stream) {
   const std::uint64_t announced =
       announce_capture({0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
   try {
-    call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
+    {
+      const CaptureTurn alone{call.slot()};
+      call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
+    }
     std::uint64_t number = 0;
     call.check(backend::stream_capture_number(call.handle(), number));
     if (number == 0) throw_error(errc::capture, beginning, "a call of another thread has broken the capture as it began");
     number_capture(announced, number);
   } catch (...) {  // the first call may have taken effect all the same
-    discard_native_capture(call.handle());
+    discard_native_capture(call.slot());
     close_capture(announced);
     throw;
   }

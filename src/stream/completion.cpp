@@ -149,7 +149,7 @@ void submit_completion(const EventBase& event, Completion* raw) {
   enter(submitting);
   event.is_replaceable_.store(true);  // before the handle is read: the next record replaces it
   std::optional<HandleInUse> use{std::in_place, event, submitting};
-  event.refuse_captured(submitting);
+  event.refuse_captured(use->get(), submitting);
   completion->event = use->get();
   watcher().start(submitting);
   event.watched_.store(true, std::memory_order_release);

@@ -78,8 +78,9 @@ HandleInUse::HandleInUse(const EventBase& event, const char* operation) {
   handle_ = event.recorded_.load() ? event.handle_.load() : nullptr;  // after the count, which a thread reads that replaces the handle
 }
 
-void EventBase::refuse_captured(const char* operation) const {
-  if (captured_.load(std::memory_order_relaxed)) [[unlikely]]
+void EventBase::refuse_captured(native::event event, const char* operation) const {
+  const bool is_captured = captured_.load(std::memory_order_relaxed);
+  if (is_captured || (are_captures_open() && is_event_of_open_capture(event))) [[unlikely]]
     throw_error(errc::capture, operation, "the event was recorded in a capture: it marks a place in a graph");
 }
 
@@ -283,6 +284,8 @@ void EventBase::record(StreamRef stream) {
     return record_as_node(call);
   if (!record_again(call)) record_on_fresh(call.slot());
   captured_.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
+  if (are_captures_open()) [[unlikely]]
+    note_event(slot, handle_.load(std::memory_order_relaxed));
   if (is_observed()) [[unlikely]]
     observe_record(call.slot(), handle_.load(std::memory_order_relaxed), operation);
   recorded_.store(true, std::memory_order_release);
@@ -294,7 +297,7 @@ bool EventBase::query() const {
   constexpr const char* operation = "ask whether an event has happened";
   enter(operation);
   const HandleInUse use{*this, operation};
-  refuse_captured(operation);
+  refuse_captured(use.get(), operation);
   return use.get() == nullptr || poll(use.get(), operation);
 }
 
@@ -302,7 +305,7 @@ void EventBase::synchronize() const {
   constexpr const char* operation = "wait for an event";
   enter(operation);
   const HandleInUse use{*this, operation};
-  refuse_captured(operation);
+  refuse_captured(use.get(), operation);
   if (use.get() == nullptr) return;
   {
     const WatchedWait watched{operation, recorder_for_report(use.get())};
@@ -318,7 +321,7 @@ bool wait_for(const EventBase& event, const Patience& patience) {
   constexpr const char* operation = "wait for an event";
   enter(operation);
   const HandleInUse use{event, operation};
-  event.refuse_captured(operation);
+  event.refuse_captured(use.get(), operation);
   if (use.get() == nullptr || poll(use.get(), operation)) return true;
   // A later record is not waited for: it takes another native event.
   event.is_replaceable_.store(true);
@@ -433,7 +436,8 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
   constexpr const char* operation = "measure the time between events";
   enter(operation);
   const HandleInUse from{start, operation}, to{stop, operation};
-  for (const EventBase* each : {&start, &stop}) each->refuse_captured(operation);
+  start.refuse_captured(from.get(), operation);
+  stop.refuse_captured(to.get(), operation);
   if (from.get() == nullptr || to.get() == nullptr)
     throw_error(errc::invalid_argument, operation, from.get() == nullptr ? "the start was never recorded" : "the stop was never recorded");
   if (start.device_.load(std::memory_order_relaxed) != stop.device_.load(std::memory_order_relaxed))

@@ -327,6 +327,21 @@ std::vector<OpenCapture> open_captures() {
   return captures().all;
 }
 
+void note_event(const Slot& slot, native::event event) noexcept try {
+  const std::uint64_t number = capture_number_of(slot.handle);
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (std::erase(each.events, event); number != 0 && each.number == number) each.events.push_back(event);
+} catch (const std::bad_alloc&) {  // then only the object that has recorded it knows
+}
+
+bool is_event_of_open_capture(native::event event) noexcept {
+  const std::lock_guard lock{captures().lock};
+  return std::any_of(captures().all.begin(), captures().all.end(), [=](const OpenCapture& each) {
+    return std::find(each.events.begin(), each.events.end(), event) != each.events.end();
+  });
+}
+
 void note_broken(std::uint64_t number, const char* operation) noexcept {
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
@@ -354,23 +369,24 @@ bool takes_part_in_open_capture(int device) noexcept try {
   return true;
 }
 
-backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept {
-  const backend::status s = backend::stream_end_capture(stream, graph);
-  if (s == backend::ok || capture_state(stream) != CaptureState::active) return s;
+backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept {
+  const CaptureTurn alone{slot};
+  const backend::status s = backend::stream_end_capture(slot.handle, graph);
+  if (s == backend::ok || capture_state(slot.handle) != CaptureState::active) return s;
   backend::forget_error(s);
-  return backend::stream_end_capture(stream, graph);
+  return backend::stream_end_capture(slot.handle, graph);
 }
 
-void discard_native_capture(native::stream stream) noexcept {
+void discard_native_capture(Slot& slot) noexcept {
   native::graph graph{};
-  if (succeeded_or_forget(end_native_capture(stream, graph))) succeeded_or_forget(backend::graph_destroy(graph));
+  if (succeeded_or_forget(end_native_capture(slot, graph))) succeeded_or_forget(backend::graph_destroy(graph));
 }
 
 void abandon_capture(StreamUse stream) noexcept {
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return;
   const bool is_other_threads = stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();  // its handle is ours here
-  if (!is_other_threads) discard_native_capture(stream.slot->handle);
+  if (!is_other_threads) discard_native_capture(*stream.slot);
   close_capture(capture.number);
 }
 

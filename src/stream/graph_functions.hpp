@@ -127,6 +127,7 @@ struct OpenCapture {
   StreamUse stream{};        // on which it was begun
   std::thread::id thread{};  // that began it
   std::shared_ptr<GraphFunctions> functions{};
+  std::vector<native::event> events{};  // recorded as marks of it
   const char* broken_by = nullptr;  // the operation that has broken it, as far as that is known
 };
 /// Enters a capture that is about to begin, so that no thread begins a wait for its device meanwhile. Returns a number that stands for it
@@ -147,13 +148,17 @@ void refuse_in_own_capture(const char* operation);
 [[nodiscard]] OpenCapture capture_begun_on(StreamUse stream) noexcept;
 /// All of them. @throws std::bad_alloc
 [[nodiscard]] std::vector<OpenCapture> open_captures();
+/// The event was recorded on the stream: the last record in an open capture counts, or one outside of them.
+void note_event(const Slot& slot, native::event event) noexcept;
+/// Whether the event marks a place in an open capture. To ask the runtime about it would break the capture.
+[[nodiscard]] bool is_event_of_open_capture(native::event event) noexcept;
 /// That operation has broken the capture, unless an earlier one has.
 void note_broken(std::uint64_t number, const char* operation) noexcept;
 void close_capture(std::uint64_t number) noexcept;
 /// Ends the stream's native capture: tries again if that fails once. After an error `graph` is null. Requires: as abandon_capture().
-[[nodiscard]] backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept;
+[[nodiscard]] backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept;
 /// The same for a graph that nobody wants.
-void discard_native_capture(native::stream stream) noexcept;
+void discard_native_capture(Slot& slot) noexcept;
 /// Ends the capture that was begun on the stream, if there is one: nobody else will, because the library's views of the stream end.
 /// Requires: its device is current.
 void abandon_capture(StreamUse stream) noexcept;

@@ -36,11 +36,17 @@ namespace {
 
 constexpr const char* captured = "the stream is being captured: nothing runs before the graph is launched";
 
-[[nodiscard]] bool poll(const StreamCall& call) {
+/// Whether the stream has finished. @throws errc::capture if it is being captured
+[[nodiscard]] bool ask(const StreamCall& call) {
+  const StreamQuestion beside_captures{call.slot()};
   if (if_captures_met()) refuse_in_capture(call.slot(), call.operation(), captured);  // the runtime's refusal would end the capture
   call.disturbs_nothing();
   const RelaxedCapture relaxed{are_captures_open()};
-  if (!has_finished(call.slot(), call.operation())) return false;
+  return has_finished(call.slot(), call.operation());
+}
+
+[[nodiscard]] bool poll(const StreamCall& call) {
+  if (!ask(call)) return false;
   tell_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;

@@ -286,6 +286,47 @@ TEST_F(Graphs, TheHostCannotWaitForACapturedEvent) {
   event->synchronize();
 }
 
+TEST_F(Graphs, ASecondObjectOfACapturedEventIsRefusedToo) {
+  Event event{*stream};
+  stream->synchronize();
+  Event second = Event::from_native(event.native(), stream->device(), Ownership::borrow);
+  begin_capture(*stream);
+  event.record(*stream);
+  EXPECT_EQ(code_of([&] { return second.query(); }), errc::capture);
+  EXPECT_EQ(code_of([&] { second.synchronize(); }), errc::capture);
+  EXPECT_EQ(code_of([&] { return second.synchronize_for(std::chrono::milliseconds{1}); }), errc::capture);
+  EXPECT_EQ(code_of([&] { second.on_complete([](const Outcome&) {}); }), errc::capture);
+  copy(*stream, *on_device, *source);
+  const Stream outside;
+  event.record(outside);
+  second.synchronize();
+  EXPECT_TRUE(second.query()) << "it was recorded outside of the capture meanwhile";
+  const Graph graph = end_capture(*stream);
+  EXPECT_EQ(graph.node_count(), 1U);
+  expect_usable(*stream);
+}
+
+TEST_F(Graphs, AnotherThreadQueriesTheStreamAsCapturesBeginAndEnd) {
+  std::atomic<bool> over{false};
+  std::thread asks{[&] {
+    while (!over) {
+      try {
+        static_cast<void>(stream->query());
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), errc::capture) << error.what();
+      }
+    }
+  }};
+  for (int i = 0; i < 200; ++i) {
+    begin_capture(*stream);
+    copy(*stream, *on_device, *source);
+    EXPECT_EQ(end_capture(*stream).node_count(), 1U);
+  }
+  over = true;
+  asks.join();
+  expect_usable(*stream);
+}
+
 TEST_F(Graphs, TheDefaultStreamIsNotCaptured) {
   EXPECT_EQ(code_of([&] { begin_capture(stream->device().default_stream()); }), errc::capture);
   EXPECT_FALSE(stream->device().default_stream().is_capturing());

@@ -126,6 +126,7 @@ vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
 }
 
 vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode mode) {
+  Queried::refuse(handle);
   return call(Call::makes, [&](Lock&) {
     State& now = state();
     const StreamPtr stream = now.stream(handle);
@@ -154,6 +155,7 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
 // A fault of the form `executed` ends the capture, and gives no graph.
 vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
   vendor::Graph made{};
+  Queried::refuse(handle);
   const vendor::Error e = call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     return stream == nullptr ? vendor::invalid_handle : end_capture(stream, &made);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,6 +37,31 @@ int standin::device_of(vendor::StreamHandle handle, int& device) {
   if (stream == nullptr) return vendor::invalid_handle;
   device = stream->device;
   return vendor::ok;
+}
+
+namespace {
+std::mutex queried_mutex;
+std::vector<vendor::StreamHandle> queried;
+}  // namespace
+
+Queried::Queried(vendor::StreamHandle stream) : stream_{stream} {
+  {
+    const std::lock_guard lock{queried_mutex};
+    queried.push_back(stream_);
+  }
+  std::this_thread::yield();  // so that another thread has a chance to come
+}
+
+Queried::~Queried() {
+  const std::lock_guard lock{queried_mutex};
+  queried.erase(std::find(queried.begin(), queried.end(), stream_));
+}
+
+void Queried::refuse(vendor::StreamHandle stream) {
+  const std::lock_guard lock{queried_mutex};
+  if (std::find(queried.begin(), queried.end(), stream) == queried.end() || is_per_thread(stream)) return;
+  std::fputs("stand-in: a stream is queried while a capture of it begins or ends: NVIDIA's driver crashes here\n", stderr);
+  std::abort();
 }
 
 extern "C" {
@@ -76,6 +105,7 @@ vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
 
 // A query that returns "not ready" demands the work, so that a program that polls makes progress.
 vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
+  const Queried now{handle};
   return call_outside_captures(Call::plain, [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;

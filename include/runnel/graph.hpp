@@ -69,9 +69,9 @@ class Graph {
 
   /// Enqueues the work: it runs after the work submitted to the stream so far, after the graph's earlier launches, and before later work of
   /// the stream. The first exception that leaves one of its host functions is thrown by the next `synchronize()` of that stream.
-  /// On a stream that is being captured, the graph becomes one node of the new graph, with the work and the functions that it has now: later
-  /// changes of it do not count, and it may be dropped. Requires: launches of a graph and of those that it became a part of do not use the
-  /// same memory at once; nothing orders them.
+  /// On a stream that is being captured, the graph becomes one node of the new graph, with the work and the functions that it has now:
+  /// later changes of it do not count, and it may be dropped. Requires: launches of a graph and of those that it became a part of do not
+  /// use the same memory at once; nothing orders them.
   /// @throws errc::invalid_argument for a stream of another device; in a capture errc::not_supported if memory is allocated or freed in the
   /// graph or a node is disabled, and errc::capture if other code has begun the capture
   void launch(StreamRef stream) const;

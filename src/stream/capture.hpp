@@ -45,9 +45,9 @@ class StreamQuestion {
  public:
   explicit StreamQuestion(Slot& slot) noexcept : slot_{slot} {
     while ((slot_.questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
-      slot_.questions.fetch_sub(2, std::memory_order_relaxed);
-      sync::yield();
-    }
+        slot_.questions.fetch_sub(2, std::memory_order_relaxed);
+        sync::yield();
+      }
   }
   StreamQuestion(const StreamQuestion&) = delete;
   StreamQuestion& operator=(const StreamQuestion&) = delete;

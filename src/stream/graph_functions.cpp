@@ -187,9 +187,7 @@ void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
   if (std::exchange(function.is_enabled, enabled) != enabled) call_from_now_on(function);
 }
 
-void GraphFunctions::take_kept(GraphFunctions& from) {
-  kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end());
-}
+void GraphFunctions::take_kept(GraphFunctions& from) { kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end()); }
 
 namespace {
 /// The functions of a graph that becomes a part of another one, and those that the other one has for them.

@@ -128,7 +128,7 @@ struct OpenCapture {
   std::thread::id thread{};  // that began it
   std::shared_ptr<GraphFunctions> functions{};
   std::vector<native::event> events{};  // recorded as marks of it
-  const char* broken_by = nullptr;  // the operation that has broken it, as far as that is known
+  const char* broken_by = nullptr;      // the operation that has broken it, as far as that is known
 };
 /// Enters a capture that is about to begin, so that no thread begins a wait for its device meanwhile. Returns a number that stands for it
 /// until it is numbered. @throws std::bad_alloc

@@ -15,11 +15,11 @@ namespace standin {
 struct GraphNode {
   Work work;
   int device = 0;
-  Position before;                     // the nodes that come before this one
-  std::uintptr_t handle = 0;           // 0 in an executable graph
-  std::shared_ptr<Graph> child;        // what a node of the kind `graph` launches
-  std::shared_ptr<void> reserved;      // keeps the addresses of an allocation
-  std::uintptr_t event = 0;            // that a node records or waits for
+  Position before;                 // the nodes that come before this one
+  std::uintptr_t handle = 0;       // 0 in an executable graph
+  std::shared_ptr<Graph> child;    // what a node of the kind `graph` launches
+  std::shared_ptr<void> reserved;  // keeps the addresses of an allocation
+  std::uintptr_t event = 0;        // that a node records or waits for
   bool enabled = true;
 };
 

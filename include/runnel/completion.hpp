@@ -19,7 +19,8 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 class EventBase;
-}
+struct EventNode;
+}  // namespace detail
 
 /// How work ended: well, or with an error.
 class Outcome {
@@ -55,13 +56,12 @@ struct Completion {
   void (*call)(Completion&, const Outcome&);  // may throw
   void (*destroy)(Completion*) noexcept;
   // What the watcher keeps with it.
-  native::event event{};  // null: nothing was recorded
-  int device = 0;
-  enum class Event : unsigned char { borrowed, of_pool, to_destroy } event_is = Event::borrowed;
-  bool in_line = false;        // it is called after what was submitted to the same stream before
+  EventNode* event = nullptr;  // a reference; null: nothing was recorded
   StreamSlot* slot = nullptr;  // of the stream whose work it is; null for an event
+  StreamSlot* line = nullptr;  // of the stream whose earlier completions it is called after; null: of none
   std::uint64_t stream_id = 0;
-  std::uint64_t epoch = 0;  // host functions with a lower number were launched before
+  std::uint64_t thread = 0;  // of an event: the one that has recorded it
+  std::uint64_t epoch = 0;   // host functions with a lower number were launched before; of an event: the number of its record
   std::exception_ptr failure{};
   Completion* next = nullptr;       // the next one of the same stream, or of what was submitted last
   Completion* next_line = nullptr;  // the first one of another stream

@@ -5,15 +5,14 @@
 #pragma once
 
 #include <runnel/current.hpp>
+#include <runnel/detail/stream_slot.hpp>
 #include <runnel/error.hpp>
 #include <runnel/ipc_handle.hpp>
 #include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <iosfwd>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -26,20 +25,24 @@ struct EventOptions {
   bool blocking_wait = false;
   /// True: another process can open the event: Event::ipc_handle(). False is the default. Untimed events only.
   bool interprocess = false;
-  /// True: within a capture, record() and wait_event() make nodes of the graph (torch's word, and CUDA's). Each launch records the event:
-  /// it can be queried, waited for and timed from outside, as if record() had been called at the launch. And each launch waits for the
-  /// record that is current when it is called. False (default): within a capture the event only orders the streams of that capture.
+  /// True: within a capture, record() and wait_event() make nodes of the graph (torch's word, and CUDA's). Each launch records the event: it
+  /// can be queried, waited for and timed from outside, as if record() had been called at the launch. And each launch waits for the record
+  /// that is current when it is called. False (default): within a capture the event only orders the streams of that capture.
   bool external = false;
 };
 
 namespace detail {
 
+class EventRef;
 class StreamCall;
-struct Slot;
-struct Completion;
-struct Patience;
-struct GraphEvent;
-enum class EventFate : unsigned char;
+struct EventNode;
+/// The native events of an event. Atomic: one thread may record the event while others use it.
+struct EventNodes {
+  /// The first one, which stays with the event until its end; null before.
+  Atomic<EventNode*> first{nullptr};
+  /// The one in its place, if the last record needed another: somebody still waited for the first, or it is of another device.
+  Atomic<EventNode*> later{nullptr};
+};
 
 /// The verbs of `Event` and `TimedEvent`. Using an event that was moved from throws `errc::invalid_handle`.
 class EventBase {
@@ -65,8 +68,8 @@ class EventBase {
   void synchronize() const;
   /// The same, but throws nothing: clears the code, or sets it.
   void synchronize(std::error_code& code) const noexcept { set_by_synchronize(code, *this); }
-  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes or a
-  /// graph know it, a record that comes meanwhile is waited for, too.
+  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes or a graph
+  /// know it, a record that comes meanwhile is waited for, too.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
     return synchronize_to(deadline_after(timeout));
@@ -78,8 +81,8 @@ class EventBase {
   }
 
   /// As StreamRef::on_complete(), for the work that the event has recorded at this moment: it may be recorded again or destroyed at once,
-  /// unless its handle is borrowed, shared with other processes or a graph, or is released. An event knows of no host function: the outcome
-  /// is the runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
+  /// unless its handle is borrowed, shared with other processes or a graph, or is released. An event knows of no host function: the outcome is the
+  /// runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
   template <class F>
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
@@ -96,7 +99,7 @@ class EventBase {
   /// The device of the last record. @throws errc::invalid_argument if the event was never recorded
   [[nodiscard]] Device device() const;
   /// False once the event was moved from.
-  [[nodiscard]] bool is_valid() const noexcept { return state_ != State::moved_from; }
+  [[nodiscard]] bool is_valid() const noexcept { return is_valid_; }
   /// Gives the handle to the caller, who then destroys it. This event is moved-from afterwards.
   /// @throws errc::invalid_argument if there is no handle yet
   [[nodiscard]] native::event release();
@@ -121,60 +124,19 @@ class EventBase {
 
  private:
   friend struct Access;
-  friend class HandleInUse;
-  enum class State : unsigned char { usable, moved_from };
-  /// Where the handle comes from, which decides where it goes in the end.
-  enum class Origin : unsigned char {
-    pool,      ///< made by the library; goes back to the pool for the next event of its kind
-    taken,     ///< made elsewhere; destroyed, because other code may still know the handle or share it with another process
-    borrowed,  ///< made elsewhere; left alone
-  };
 
   [[nodiscard]] std::string describe() const;
   void require_valid(const char* operation) const;
-  /// @throws errc::capture for an event that was recorded in a capture: the host must not ask about it
-  void refuse_captured(native::event event, const char* operation) const;
-  friend void submit_completion(const EventBase& event, Completion* completion);
-  [[nodiscard]] bool record_again(const StreamCall& call);
-  [[nodiscard]] static EventFate fate_of(Origin origin) noexcept;
-  [[nodiscard]] std::shared_ptr<GraphEvent> enter_graph(const StreamCall& call, bool records) const;
+  [[nodiscard]] EventRef take_node(int device, const char* operation) const;
+  [[nodiscard]] EventRef enter_graph(const StreamCall& call, bool records) const;
   void record_as_node(const StreamCall& call);
-  /// False unless the stream is being captured: then the wait is a node of the graph. Requires: the event is external.
-  [[nodiscard]] bool wait_as_node(const StreamCall& call) const;
-  void record_on_fresh(Slot& slot);
-  /// @cond
-  /// A native event that a record has replaced by a fresh one.
-  struct Replaced {
-    native::event event{};
-    int device = -1;
-    Origin origin = Origin::pool;
-    Replaced* next = nullptr;
-  };
-  /// @endcond
   void discard() noexcept;
-  void keep_or_give_away(const Replaced& old) noexcept;
-  void give_away_unused() noexcept;
-  void give_away(const Replaced& old) const noexcept;
   bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
-  friend bool wait_for(const EventBase& event, const Patience& patience);
 
-  // Atomic, so that two threads may record one event at once: the caller orders which record stays, but the handle is never torn.
-  mutable std::atomic<native::event> handle_{};
-  std::atomic<bool> recorded_{false};
-  mutable std::atomic<bool> is_replaceable_{false};  // calls that use the handle are counted from now on
-  mutable std::atomic<int> users_{0};                // such calls under way
-  std::atomic<bool> captured_{false};                // recorded in a capture
-  mutable std::atomic<bool> watched_{false};         // the watcher or a wait may still query the handle
-  mutable std::atomic<short> device_{-1};
-  std::atomic<unsigned> changes_{0};  // of handle and device together: odd while one is under way
+  mutable EventNodes nodes_;  // a wait in a capture may need one
   EventOptions options_;
   bool timed_;
-  Replaced first_;                                 // kept until the end: a call that began before calls were counted may still use it
-  Replaced* later_ = nullptr;                      // those that were replaced while they were used
-  mutable std::shared_ptr<GraphEvent> of_graphs_;  // the handle, once a graph uses it
-  bool shared_ = false;                            // with other processes, which know this native event
-  Origin origin_ = Origin::pool;
-  State state_ = State::usable;
+  bool is_valid_ = true;
 };
 
 }  // namespace detail

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
 ON_HOST: bool = _core.backend == "host"
 
 
+def _bytes_of(memory: Any) -> int:
+    try:
+        return memoryview(memory).nbytes
+    except TypeError:
+        raise TypeError(f"an object of type {type(memory)} has no memory that runnel can copy: it wants an array with the buffer protocol "
+                        "(NumPy, mmap, bytes), a torch tensor, __cuda_array_interface__ or __dlpack__") from None
+
+
 def shape_of(array: Any) -> tuple[int, ...]:
     """The shape of an array; of other memory its size in bytes."""
     shape = getattr(array, "shape", None)
-    return tuple(int(size) for size in shape) if shape is not None else (memoryview(array).nbytes,)
+    return tuple(int(size) for size in shape) if shape is not None else (_bytes_of(array),)
 
 
 def dtype_of(array: Any) -> str:
@@ -35,7 +43,13 @@ def nbytes_of(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)
     if nbytes is None and hasattr(array, "element_size"):  # torch before 2.1
         nbytes = array.numel() * array.element_size()
-    return int(nbytes) if nbytes is not None else memoryview(array).nbytes
+    return int(nbytes) if nbytes is not None else _bytes_of(array)
+
+
+def item_size_of(array: Any) -> int:
+    """The bytes of an element."""
+    size = getattr(array, "itemsize", None)
+    return int(size) if size is not None else array.element_size() if hasattr(array, "element_size") else 1
 
 
 def name_of(like: Any) -> str:
@@ -72,6 +86,20 @@ def from_block(block: Any, like: Any) -> Any:
     """A block as an array of that library, without a copy. Nothing waits: the caller is in the order of the block's stream."""
     module = module_of(like)
     return module.asarray(_Shown(block)) if module.__name__ == "numpy" else module.from_dlpack(block)
+
+
+def assign(place: Any, result: Any) -> None:
+    """The bytes of a host's array to another one, now."""
+    if name_of(place) == "torch":
+        torch = module_of(place)
+        to, array = (torch.as_tensor(each).contiguous().reshape(-1).view(torch.uint8) for each in (place, result))
+    else:
+        import numpy
+
+        to, array = (numpy.ascontiguousarray(each).reshape(-1).view("uint8") for each in (place, result))
+    if len(to) != len(array):
+        raise ValueError(f"the function returned {len(array)} bytes, and has place for {len(to)}: nothing is converted")
+    to[:] = array
 
 
 def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> Any:

@@ -43,6 +43,7 @@ struct CopyCall {
   AheadScope ahead;
   std::optional<bool> is_capturing{};
   std::optional<bool> is_idle{};
+  bool are_sources_kept = false;  // by keep_source_for_later()
 
  private:
   [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {

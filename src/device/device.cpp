@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/device.hpp>
 
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/set_by_call.hpp"
 #include "base/sync.hpp"
-#include "checker/hooks.hpp"
 #include "device/current_device.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
@@ -343,10 +342,10 @@ void Device::synchronize() const {
   const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
   detail::refuse_wait_in_capture(ordinal_, call.operation());
   {
-    const detail::WatchedWait watched{call.operation(), -1 - ordinal_};
+    const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
     call.check(backend::device_synchronize());
   }
-  if (detail::is_checking()) checker::host_waited_for_device(call.device());
+  detail::emit_complete(ordinal_);
 }
 
 void detail::set_if_failed(std::error_code& code, Device device) noexcept {

@@ -3,17 +3,16 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
-#include "stream/event_pool.hpp"
+#include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
@@ -36,14 +35,14 @@ struct GraphState {
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
-  std::vector<EventNode> events{};  // of a graph that is about to be destroyed
-  sync::Mutex launching{};          // the runtimes allow one launch of a graph at a time
-  sync::Mutex asking{};             // and one call that uses `graph`, also if it only asks
-  StreamPoint last{};               // open, of the stream of the last launch; empty before the first
-  bool is_unordered = false;        // the runtime does not order the next launch after the last one, if their streams differ
+  std::vector<EventUse> events{};  // of a graph that is about to be destroyed
+  sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
+  sync::Mutex asking{};            // and one call that uses `graph`, also if it only asks
+  StreamPoint last{};              // open, of the stream of the last launch; empty before the first
+  bool is_unordered = false;       // the runtime does not order the next launch after the last one, if their streams differ
   std::vector<native::graph_node> disabled{};
-  bool is_changed = false;             // a node has other arguments than it was captured with, or is disabled
-  std::shared_ptr<PooledEvent> end{};  // marks the end of the last launch; null: nothing does
+  bool is_changed = false;  // a node has other arguments than it was captured with, or is disabled
+  EventRef end{};           // marks the end of the last launch; none: nothing does
 };
 
 namespace {
@@ -79,7 +78,7 @@ struct Finish {
 
 /// Makes the stream wait for the last launch. False if that cannot be done.
 [[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state, const StreamPoint& last) noexcept {
-  if (state.end != nullptr) return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end->get()));
+  if (state.end) return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end.get()));
   return last.make_wait(stream, InCapture::never);
 }
 
@@ -127,6 +126,7 @@ void destroy_after_launches(GraphState* state) noexcept {
   const bool is_enqueued = !is_done && enqueue_finish(state, last);  // then the graph may be gone already
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
+  const ScopedWait wait{"destroy a graph", {.device = state->device}};
   if (wait_for_device(state->device))
     FinishGraph{}(state);
   else
@@ -185,9 +185,7 @@ void become_node(GraphState& state, const StreamCall& call) {
   for (const native::graph_node node : nodes_of(state.graph, launching))
     if (const backend::NodeKind kind = kind_of(node, launching); kind == backend::NodeKind::allocation || kind == backend::NodeKind::free)
       throw_error(errc::not_supported, launching, "memory is allocated or freed in the graph, which a graph within a graph cannot do");
-  ToldOperation told;
-  if (is_told()) [[unlikely]]
-    told.begin(about(call.slot(), HookKind::graph_launch, launching));
+  const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   outer->capture(call, *state.functions, state.graph, state.executable);
 }
 
@@ -196,23 +194,25 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
-  if (make_wait_for_last(call.handle(), state, state.last) || wait_for_device(state.device)) return;
+  if (make_wait_for_last(call.handle(), state, state.last)) return;
+  const ScopedWait wait{launching, {.device = state.device}};
+  if (wait_for_device(state.device)) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
 /// Whether an event has to mark the end of the next launch: the runtime does not order the one after it, or the stream is a thread's
 /// default stream, where no other thread can record later.
 [[nodiscard]] bool wants_mark(const GraphState& state, const Slot& slot) noexcept {
-  return state.end != nullptr || !backend::orders_graph_launches() || slot.thread != nullptr;
+  return state.end || !backend::orders_graph_launches() || slot.thread != nullptr;
 }
 
 /// Without a mark the next launch waits for all work that the stream of this one has then.
 void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   try {
-    if (state.end == nullptr) state.end = std::make_shared<PooledEvent>(state.device, launching);
-    call.check(backend::event_record(state.end->get(), call.handle()));
+    if (!state.end) state.end = take_event(state.device, {}, launching);
+    call.check(backend::event_record(state.end.get(), call.handle()));
   } catch (...) {
-    state.end = nullptr;
+    state.end = {};
   }
 }
 
@@ -399,9 +399,7 @@ void Graph::launch(StreamRef stream) const {
   if ((are_captures_open() || has_functions || is_marked) && is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
   const StreamUse use{&call.slot(), stream.id()};
-  ToldOperation told;
-  if (is_told()) [[unlikely]]
-    told.begin(about(call.slot(), HookKind::graph_launch, launching));
+  const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
   const BlockingWork enqueued;
@@ -412,10 +410,9 @@ void Graph::launch(StreamRef stream) const {
   }
   note_use(state, use);  // only now: after a failure, an earlier launch on another stream may still run
   state.is_unordered = !backend::orders_graph_launches();
-  tell_work(call.slot());
   if (is_marked) mark_launch(state, call);
-  if (is_observed() || are_hangs_reported()) [[unlikely]]
-    state.functions->tell_events(call.slot());
+  if (is_observed()) [[unlikely]]
+    state.functions->emit_events(call);
 }
 
 /// The old state keeps the old host functions until the launches under way are complete; its executable graph goes on with the new work.
@@ -432,7 +429,7 @@ bool Graph::take(Graph fresh) {
     detail::instantiate(now, operation);
   now.last = old.last.again();
   now.is_unordered = !is_same || old.is_unordered;
-  now.end = old.end;
+  now.end = old.end.share();
   std::swap(state_, fresh.state_);
   return is_same;
 }

@@ -2,7 +2,7 @@
 #include "memory/block_free.hpp"
 
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/device_table.hpp"
@@ -129,7 +129,7 @@ void free_after_wait(const BlockFree& block) noexcept {
     return release_on_thread(Postponed{free_behind, block.pointer, block.device, block.others.empty() ? 0U : 1U});
   }
   if (release_mode_of_wait() != Release::now) return;
-  const WatchedWait watched{"free device memory", -1 - block.device};
+  const ScopedWait wait{"free device memory", {.device = block.device}};
   if (wait_for_devices(block.device, !block.others.empty()))
     give_back_to(*block.resource, default_stream_of(block.device), block.pointer, block.bytes);
 }

@@ -4,10 +4,9 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "checker/hooks.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
@@ -15,7 +14,7 @@
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 #include "stream/capture.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_device.hpp"
 
@@ -61,23 +60,18 @@ void* allocate_managed(std::size_t bytes, Device device) {
   const ScopedDevice on{call.device(), call.operation()};
   const RelaxedCapture relaxed;
   void* block = nullptr;
-  ToldAllocation told{call.operation(), MemoryKind::managed, bytes, call.device()};
-  std::optional<WatchedWait> watched;
-  if (are_hangs_reported())
-    watched.emplace(call.operation(), -1 - call.device());  // CUDA waits for the device before it says that there is no room
+  ScopedEvent event{[&] { return about_allocation(call.operation(), MemoryKind::managed, bytes, call.device()); }};
+  const ScopedWait wait{call.operation(), {.device = call.device()}};  // CUDA waits for the device before it says that there is no room
   call.check(allocate_behind_releases(call.operation(), [&] { return backend::malloc_managed(block, bytes); }));
-  told.made(block);
+  event.allocated(block);
   count_up(counters.shared_and_managed_blocks);
-  if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
 
 void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
   count_down(counters.shared_and_managed_blocks);
-  if (is_observed() && release_mode_of_wait() != Release::never) [[unlikely]] {
-    if (is_checking()) checker::frees(pointer, bytes);
-    tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
-  }
+  if (is_observed() && release_mode_of_wait() != Release::never) [[unlikely]]
+    emit_free("free managed memory", MemoryKind::managed, pointer, bytes, device);
   release_on_thread(native_release<void*, backend::free_device>(pointer, device));
 }
 

@@ -4,8 +4,8 @@
 #include "base/announce.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -208,7 +208,7 @@ void release_on_thread(const Postponed& item) noexcept {
 void release_and_wait(const char* operation, const Postponed& item, int device) noexcept {
   if (in_host_function) return release_on_thread(item);
   if (release_mode_of_wait() == Release::never) return;
-  const WatchedWait watched{operation, device < 0 ? 0 : -1 - device};
+  const ScopedWait wait{operation, {.device = device}};
   // While the runtime waits it holds other threads, too, so that streams which wait for them would never be idle. In a program whose
   // streams are never idle, the runtime has to end the wait.
   const auto deadline = sync::Clock::now() + idle_patience;
@@ -220,7 +220,7 @@ bool are_releases_waiting() noexcept { return releaser().done() != releaser().ad
 void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) noexcept {
   const std::uint64_t awaited = releaser().added();
   if (releaser().done() >= awaited) return;
-  const WatchedWait watched{operation};
+  const ScopedWait wait{operation};
   try_for(at_most, [awaited] { return releaser().done() >= awaited; });
 }
 

@@ -4,10 +4,9 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "checker/hooks.hpp"
 #include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "memory/recorded_uses.hpp"
@@ -42,11 +41,10 @@ void* allocate_shared(std::size_t bytes, Device device) {
   const ScopedDevice on{call.device(), call.operation()};
   const RelaxedCapture relaxed;
   void* block = nullptr;
-  ToldAllocation told{call.operation(), MemoryKind::device, bytes, call.device()};
+  ScopedEvent event{[&] { return about_allocation(call.operation(), MemoryKind::device, bytes, call.device()); }};
   call.check(backend::malloc_exportable(block, rounded / step * step));
-  told.made(block);
+  event.allocated(block);
   count_up(counters.shared_and_managed_blocks);
-  if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
 
@@ -74,11 +72,10 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   const ScopedDevice on{device, operation};
   const RelaxedCapture relaxed;
   OpenedMemory opened{nullptr, content.bytes, device};
-  ToldAllocation told{operation, MemoryKind::device, opened.bytes, device};
+  ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::device, opened.bytes, device); }};
   check(backend::open_memory(opened.pointer, content.native), operation);
-  told.made(opened.pointer);
+  event.allocated(opened.pointer);
   count_up(counters.shared_and_managed_blocks);
-  if (is_checking()) checker::allocates(opened.pointer, opened.bytes);
   return opened;
 }
 
@@ -86,7 +83,7 @@ void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noex
   count_down(counters.shared_and_managed_blocks);
   if (release_mode_of_wait() == Release::never) return;  // this may be a forked child, where no lock may be taken
   constexpr const char* operation = "free shared memory";
-  tell_free_outside(operation, MemoryKind::device, pointer, 0, device);
+  emit_free(operation, MemoryKind::device, pointer, 0, device);
   static_cast<void>(take_recorded_uses(pointer, bytes, {}));  // the device is waited for
   const Postponed close{close_now, pointer, device};
   release_and_wait(operation, opened ? close : native_release<void*, backend::free_device>(pointer, device), device);

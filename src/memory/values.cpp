@@ -54,13 +54,13 @@ void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) c
   const detail::StreamCall call{*this, "make a stream wait for a value"};
   const detail::BlockingWork enqueued;
   call.check(backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
-  detail::tell_wait(call.slot(), nullptr);  // the checker does not know who writes the number: as after everything submitted so far
+  detail::emit([&] { return call.about(detail::OperationKind::value_awaited); });
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {
   const detail::StreamCall call{*this, "make a stream write a value"};
   call.check(backend::stream_write_value(call.handle(), detail::location_on_device(call, location), value));
-  detail::tell_work(call.slot());
+  detail::emit([&] { return call.about(detail::OperationKind::value_written); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

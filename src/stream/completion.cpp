@@ -3,12 +3,11 @@
 
 #include "base/announce.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "stream/event_pool.hpp"
-#include "stream/recorded_event.hpp"
+#include "stream/event_node.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/watcher.hpp"
 
@@ -16,7 +15,6 @@
 
 #include <memory>
 #include <new>
-#include <optional>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -55,21 +53,6 @@ class Turn {
   bool is_alone_;
 };
 
-/// Records an event of the pool, which the watcher then queries and gives back.
-void record_for(Completion& completion, const StreamCall& call) {
-  const int device = call.slot().device;
-  const native::event event = take_event(device, {}, call.operation());
-  try {
-    call.record(event);
-  } catch (...) {
-    return_event(event, device, {});
-    throw;
-  }
-  completion.event = event;
-  completion.device = device;
-  completion.event_is = Completion::Event::of_pool;
-}
-
 [[nodiscard]] OwnedCompletion own(Completion* completion) noexcept {
   count_made_function();
   return OwnedCompletion{completion};
@@ -83,12 +66,14 @@ void submit_completion(StreamRef stream, Completion* raw) {
   refuse_in_capture(call.slot(), submitting, "the stream is being captured: nothing completes before the graph is launched");
   watcher().start(submitting);
   const Turn turn{call.slot()};
-  record_for(*completion, call);
+  EventRef event = take_event(call.slot().device, {}, submitting);
+  call.record(event.get());
+  completion->event = event.release();
   completion->slot = &call.slot();
   completion->stream_id = stream.id();
-  completion->in_line = turn.is_alone();
+  if (turn.is_alone()) completion->line = &call.slot();
   completion->epoch = call.slot().completions.fetch_add(1, std::memory_order_relaxed) + 1;
-  watcher().add(std::move(completion), &call.slot());
+  watcher().add(std::move(completion));
 }
 
 /// What the future's copies and the watcher share.
@@ -147,20 +132,23 @@ FutureState* make_future(StreamRef stream) {
 void submit_completion(const EventBase& event, Completion* raw) {
   OwnedCompletion completion = own(raw);
   enter(submitting);
-  event.is_replaceable_.store(true);  // before the handle is read: the next record replaces it
-  std::optional<HandleInUse> use{std::in_place, event, submitting};
-  event.refuse_captured(use->get(), submitting);
-  completion->event = use->get();
+  EventRef node = waitable_node(event, submitting).hold();
+  if (node && is_order_known(*node.operator->())) {
+    completion->line = node->slot;
+    completion->stream_id = node->stream_id;
+    completion->thread = node->thread.load(std::memory_order_relaxed);
+    completion->epoch = node->number;
+  }
+  completion->event = node.release();
   watcher().start(submitting);
-  event.watched_.store(true, std::memory_order_release);
-  watcher().add(std::move(completion), use);
+  watcher().add(std::move(completion));
 }
 
 bool quiesce_to(std::chrono::steady_clock::time_point deadline) {
   constexpr const char* operation = "wait until all functions have ended";
   enter(operation);
   if (is_watcher_thread()) throw_error(errc::not_permitted, operation, "this is a completion function, which would wait for itself");
-  const WatchedWait watched{operation};
+  const ScopedWait wait{operation};
   return poll_until(deadline, [] { return !are_functions_under_way(); });
 }
 
@@ -172,7 +160,7 @@ void Future::wait() const {
   const detail::FutureState& state = detail::require(state_);
   if (state.look()) return;
   detail::refuse_endless_wait();
-  const detail::WatchedWait watched{detail::waiting};
+  const detail::ScopedWait wait{detail::waiting};
   while (!state.look()) state.is_ready.wait(0, std::memory_order_acquire);
 }
 
@@ -180,7 +168,7 @@ bool Future::wait_to(std::chrono::steady_clock::time_point deadline) const {
   const detail::FutureState& state = detail::require(state_);
   if (state.look()) return true;
   detail::refuse_endless_wait();
-  const detail::WatchedWait watched{detail::waiting};
+  const detail::ScopedWait wait{detail::waiting};
   return detail::poll_until(deadline, [&] { return state.look(); });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/graph_functions.hpp"
 
-#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "device/open_captures.hpp"
@@ -53,10 +52,10 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
   throw_status(s, call.operation());
 }
 
-void GraphFunctions::capture(const StreamCall& call, EventNode node) {
+void GraphFunctions::capture(const StreamCall& call, EventUse use) {
   const std::lock_guard lock{capturing_};
-  const EventNode& added = events_.emplace_back(std::move(node));
-  const native::event event = added.event->event;
+  const EventUse& added = events_.emplace_back(std::move(use));
+  const native::event event = added.event.get();
   const backend::status s =
       added.records ? backend::capture_event_record(event, call.handle()) : backend::capture_event_wait(call.handle(), event);
   if (s == backend::ok) return;
@@ -64,16 +63,8 @@ void GraphFunctions::capture(const StreamCall& call, EventNode node) {
   throw_status(s, call.operation());
 }
 
-void GraphFunctions::tell_events(const Slot& slot) const noexcept {
-  const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-  for (const EventNode& each : events_) {
-    if (!each.records) {
-      tell_wait(slot, each.event->event);
-      continue;
-    }
-    tell_record(slot, each.event->event);
-    if (are_hangs_reported()) note_recorder(each.event->event, id);
-  }
+void GraphFunctions::emit_events(const StreamCall& call) const noexcept {
+  for (const EventUse& each : events_) call.emit_of_graph(each.event.get(), each.records);
 }
 
 void GraphFunctions::keep(Kept* object) {
@@ -130,17 +121,17 @@ void GraphFunctions::run(void* data) noexcept {
 }
 
 void GraphFunctions::call(HostFunction& function, const Launches& launch) noexcept {
-  ToldOperation told;
-  if (function.told != 0 && is_told()) [[unlikely]] {
+  ScopedEvent event;
+  if (function.operation != 0 && is_observed()) [[unlikely]] {
     HostFunction of_this_launch{function};
     of_this_launch.slot = launch.stream.slot;
     of_this_launch.id = launch.stream.id;
-    told.begin(about_run(of_this_launch));
+    event.begin(about_run(of_this_launch));
   }
   try {
     function.run(function);
   } catch (...) {
-    if (told.is_begun()) told.event().failed = true;
+    if (Operation* const run = event.operation()) run->failed = true;
     keep_failure(launch.stream.slot, launch.stream.id, {std::current_exception(), launch.label, launch.epoch});
   }
 }
@@ -208,11 +199,12 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
   for (Function& each : child.functions_) adopted.by_old[&each] = &fresh.emplace_back(each.latest, *this);
   const std::lock_guard lock{capturing_};
   const std::size_t events = events_.size();
-  events_.insert(events_.end(), child.events_.begin(), child.events_.end());
+  events_.reserve(events + child.events_.size());
+  for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
   kept_.reserve(kept_.size() + child.kept_.size());
   const backend::status s = backend::capture_graph(call.handle(), graph, executable, &Adopted<Function>::relink, &adopted);
   if (s != backend::ok) {
-    events_.resize(events);
+    events_.erase(events_.begin() + static_cast<std::ptrdiff_t>(events), events_.end());
     throw_status(s, call.operation());
   }
   functions_.splice(functions_.end(), fresh);

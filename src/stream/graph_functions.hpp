@@ -4,7 +4,7 @@
 
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "stream/graph_events.hpp"
+#include "stream/event_node.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
@@ -22,6 +22,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+/// A node of a graph that records an event or waits for it. The native event lives as long as the graph.
+struct EventUse {
+  EventRef event;
+  bool records;
+};
+
 /// The host functions of one graph, and which stream launched it when: the launches of a graph run one after the other, so that the n-th
 /// run of a function belongs to the n-th launch.
 class GraphFunctions {
@@ -37,7 +43,7 @@ class GraphFunctions {
   /// Adds a node to the stream's capture, which calls the function.
   void capture(const StreamCall& call, OwnedFunction function);
   /// Adds a node that records an event or waits for it.
-  void capture(const StreamCall& call, EventNode node);
+  void capture(const StreamCall& call, EventUse use);
   ///@{ Changes a node from the next launch on, by what the runtime calls it with. A function that no launch needs any more is destroyed
   /// after its last run, or here. Requires: no launch begins meanwhile.
   /// Takes the only function of `from`. @throws std::bad_alloc
@@ -54,10 +60,10 @@ class GraphFunctions {
   [[nodiscard]] bool has_given_nodes() const noexcept { return has_given_nodes_.load(std::memory_order_relaxed); }
   void note_given_node() noexcept { has_given_nodes_.store(true, std::memory_order_relaxed); }
   ///@}
-  /// Tells the checker and hang reports what a launch on the stream has done with the events.
-  void tell_events(const Slot& slot) const noexcept;
+  /// Says to observers what a launch on the stream has done with the events.
+  void emit_events(const StreamCall& call) const noexcept;
   /// The events must outlive the native graph.
-  [[nodiscard]] std::vector<EventNode> take_events() noexcept { return std::move(events_); }
+  [[nodiscard]] std::vector<EventUse> take_events() noexcept { return std::move(events_); }
   /// Keeps an object as long as the functions. Takes ownership unless it throws. @throws std::bad_alloc
   void keep(Kept* object);
   /// Destroys the functions; nodes that are still called do nothing then. One that runs at the moment stays.
@@ -115,7 +121,7 @@ class GraphFunctions {
   sync::Mutex capturing_;  // guards the lists while they grow: threads may submit to several streams of one capture
   std::list<Function> functions_;
   std::vector<std::shared_ptr<Kept>> kept_;
-  std::vector<EventNode> events_;
+  std::vector<EventUse> events_;
   SpinLock lock_;  // guards the rest
   std::uint64_t count_ = 0;
   std::vector<Launches> launches_;

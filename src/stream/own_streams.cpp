@@ -7,7 +7,6 @@
 #include "device/device_table.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/event_pool.hpp"
 
 #include <runnel/detail/access.hpp>
 

@@ -3,7 +3,6 @@
 
 #include "base/announce.hpp"
 #include "base/spin_lock.hpp"
-#include "stream/event_pool.hpp"
 #include "stream/handle_table.hpp"
 #include "stream/uses.hpp"
 #include "stream/watcher.hpp"
@@ -258,11 +257,11 @@ void disown(Slot& slot) noexcept {
 }
 
 void finish_slot(Slot& slot) noexcept {
-  if (const native::event event = std::exchange(slot.wait_event, {})) return_event(event, slot.device, {});
+  slot.wait_event = {};
   slot.is_default = false;
   slot.idle_at_end = false;
   slot.attachments.store(nullptr, std::memory_order_relaxed);  // attachments that could not be destroyed are leaked
-  if (const native::event mark = std::exchange(slot.mark, {})) return_event(mark, slot.device, {});
+  slot.mark = {};
   slot.mark_requested.store(false, std::memory_order_relaxed);
   slot.marks = slot.marks_complete = 0;
   slot.thread = nullptr;

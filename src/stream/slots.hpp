@@ -4,6 +4,7 @@
 
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
+#include "stream/event_node.hpp"
 #include "stream/work_ahead.hpp"
 
 #include <runnel/current.hpp>
@@ -44,10 +45,10 @@ enum class Progress {
 /// How far a stream was when it ended: `event`, if there is one, marks its last work.
 struct StreamEnd {
   Progress progress = Progress::pending;
-  native::event event{};
+  EventRef event{};
 };
 
-/// The last operations of a stream, the oldest at `next`. Written only if waits that last long are reported. Several threads may write at
+/// The last operations of a stream, the oldest at `next`. Written only for the report of long waits. Several threads may write at
 /// once: then a report may mix two operations.
 struct OperationNotes {
   struct Note {
@@ -62,7 +63,7 @@ struct OperationNotes {
 
 struct Slot : StreamSlot {
   /// The event that `wait_stream` records here, again and again. A thread that finds it busy takes one from the pool.
-  native::event wait_event{};
+  EventRef wait_event{};
   sync::Atomic<bool> wait_event_busy{false};
 
   sync::Atomic<bool> has_failure{false};
@@ -79,7 +80,8 @@ struct Slot : StreamSlot {
   /// How many completions were submitted (watcher.hpp). A host function keeps the number of its launch: it belongs to later ones only.
   sync::Atomic<std::uint64_t> completions{0};
   sync::Atomic<bool> completion_busy{false};
-  Completion* last_completion = nullptr;  // the watcher's
+  Completion* last_completion = nullptr;           // the watcher's
+  Completion* last_completion_of_event = nullptr;  // the same
 
   // The lock in slots.cpp guards the following members, up to next_free.
   static constexpr std::uint64_t none = ~std::uint64_t{0};
@@ -95,13 +97,13 @@ struct Slot : StreamSlot {
   Slot* next_free = nullptr;
 
   const PartitionData* part = nullptr;  // of the device, if the stream was made with one
-  OperationNotes notes;
+  mutable OperationNotes notes;
 
   const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
   sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
   SpinLock lock;                     // guards the following members, up to end, and the change of id to 0
-  native::event mark{};              // the last mark, perhaps not complete yet
+  EventRef mark{};                   // the last mark, perhaps not complete yet
   std::uint64_t marks = 0;           // how many were made so far
   std::uint64_t marks_complete = 0;  // all up to this one are complete
   std::size_t points = 0;            // how many StreamPoints hold the slot, which stays that stream's until they are gone

@@ -6,19 +6,16 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
-#include "checker/hooks.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
-#include "stream/event_pool.hpp"
+#include "stream/event_node.hpp"
 #include "stream/idle.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/partition.hpp"
 #include "stream/patience.hpp"
-#include "stream/recorded_event.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/uses.hpp"
@@ -47,7 +44,7 @@ constexpr const char* captured = "the stream is being captured: nothing runs bef
 
 [[nodiscard]] bool poll(const StreamCall& call) {
   if (!ask(call)) return false;
-  tell_complete(call.slot());
+  emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
 }
@@ -66,12 +63,12 @@ Slot& synchronize_slot(StreamRef stream) {
   call.disturbs_nothing();
   AheadScope ahead{work_ahead(call.slot())};
   {
-    const WatchedWait watched{waiting, static_cast<std::int64_t>(stream.id())};
+    const ScopedWait wait{waiting, {.stream = stream.id()}};
     const RelaxedCapture relaxed{are_captures_open()};
     call.check(backend::stream_synchronize(call.handle()));
   }
   ahead.leaves(Ahead::idle);
-  tell_complete(call.slot());
+  emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return call.slot();
 }
@@ -88,14 +85,14 @@ Slot& waitable_slot(StreamRef stream) {
 /// patience is over first.
 [[nodiscard]] bool wait_for_submitted(Slot& slot, const Patience& patience) {
   if (patience.is_over()) return false;
-  const PooledEvent end{slot.device, waiting};
+  const EventRef end = take_event(slot.device, {}, waiting);
   {
     const StreamCall call{slot, waiting};
     if (is_mark_requested(slot)) record_mark(slot);
     call.record(end.get());
   }
   if (!patience.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); })) return false;
-  tell_complete(end.get());
+  emit_complete(end.get());
   return true;
 }
 
@@ -148,8 +145,7 @@ Slot* create_stream(Device device, const StreamOptions& options) {
     std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
     backend::name_stream(made.handle, slot->name);
   }
-  if (is_told()) [[unlikely]]
-    tell_stream_made(*slot, operation);
+  emit_made(*slot, operation);
   return slot;
 }
 
@@ -198,8 +194,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   }
   if (answer == Wrapped::has_owner)
     throw_error(errc::invalid_argument, wrapping, "a Stream owns the handle already: borrow it, or release() it there first");
-  if (answer != Wrapped::joined && is_told()) [[unlikely]]
-    tell_stream_made(*slot, wrapping);
+  if (answer != Wrapped::joined) emit_made(*slot, wrapping);
   return slot;
 }
 
@@ -286,7 +281,7 @@ native::stream Stream::release() {
   const native::stream handle = held.slot()->handle;
   if (held.is_owner()) {
     detail::disown(static_cast<detail::Slot&>(*held.slot()));
-    if (detail::is_checking()) checker::releases_stream(id_, handle);
+    detail::emit([&] { return detail::Operation{.kind = detail::OperationKind::stream_released, .stream = {held.slot(), id_}}; });
   }
   detail::drop_stream({held.slot(), false});
   forget();
@@ -331,7 +326,7 @@ namespace {
 
 [[nodiscard]] bool wait_for(StreamRef stream, const detail::Patience& patience) {
   detail::Slot& slot = detail::waitable_slot(stream);
-  const detail::WatchedWait watched{detail::waiting, static_cast<std::int64_t>(stream.id())};
+  const detail::ScopedWait wait{detail::waiting, {.stream = stream.id()}};
   if (!detail::poll(detail::StreamCall{slot, detail::waiting}) && !detail::wait_for_submitted(slot, patience)) return false;
   detail::deliver_failure(slot);
   return true;
@@ -348,32 +343,26 @@ namespace {
 /// 580 crashes if this stream waits for the event itself.
 void wait_from_device(const detail::StreamCall& call, Device device, native::event event) {
   {
-    const detail::Untold untold;
+    const detail::SuppressEvents suppressed;
     const Stream between{device};
     call.check(backend::stream_wait_event(between.native(), event));
     const Event passed = between.record_event();
     call.check(backend::stream_wait_event(call.handle(), passed.native()));
   }
-  if (detail::is_observed()) [[unlikely]]
-    detail::observe_wait(call.slot(), event, call.operation(), 0);
+  call.emit_wait(event);
 }
 
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
-  std::uint64_t recorder = 0;
-  if (detail::are_hangs_reported()) [[unlikely]] {
-    detail::enter(operation);
-    recorder = detail::recorder_of(detail::Access::recorded(event));
-  }
-  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, recorder));
+  const detail::CurrentNode node{detail::Access::nodes(event, operation)};
+  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
   const detail::StreamCall call{slot, operation};
-  if (detail::Access::is_external(event) && detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
+  if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
     return;
-  const detail::HandleInUse use{event, operation};
-  if (use.get() == nullptr) return;  // an event that was never recorded is complete
-  if (use.interprocess_device() == -1 || use.interprocess_device() == slot.device) [[likely]]
-    return call.wait_for(use.get());
-  wait_from_device(call, Device{use.interprocess_device()}, use.get());
+  if (!node) return;  // an event that was never recorded is complete
+  if (!node->kind.interprocess || node->device == slot.device) [[likely]]
+    return call.wait_for(node.get());
+  wait_from_device(call, Device{node->device}, node.get());
 }
 
 /// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one of the pool while another thread uses
@@ -382,31 +371,28 @@ class WaitEvent {
  public:
   WaitEvent(detail::Slot& slot, const char* operation)
       : slot_{slot}, own_{!slot.wait_event_busy.exchange(true, std::memory_order_acquire)} {
-    if (own_ && slot.wait_event != nullptr) [[likely]] {
-      event_ = slot.wait_event;
+    if (own_) event_ = std::move(slot.wait_event);
+    if (event_) [[likely]]
       return;
-    }
     try {
       event_ = detail::take_event(slot.device, {}, operation);
     } catch (...) {
       if (own_) slot.wait_event_busy.store(false, std::memory_order_release);
       throw;
     }
-    if (own_) slot.wait_event = event_;
   }
   WaitEvent(const WaitEvent&) = delete;
   WaitEvent& operator=(const WaitEvent&) = delete;
   ~WaitEvent() {
-    if (own_)
-      slot_.wait_event_busy.store(false, std::memory_order_release);
-    else
-      detail::return_event(event_, slot_.device, {});
+    if (!own_) return;
+    slot_.wait_event = std::move(event_);
+    slot_.wait_event_busy.store(false, std::memory_order_release);
   }
-  [[nodiscard]] native::event get() const noexcept { return event_; }
+  [[nodiscard]] native::event get() const noexcept { return event_.get(); }
 
  private:
   detail::Slot& slot_;
-  native::event event_{};
+  detail::EventRef event_{};
   bool own_;
 };
 

@@ -3,7 +3,6 @@
 
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "stream/event_pool.hpp"
 #include "stream/idle.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -17,17 +16,14 @@ namespace {
 
 /// Ends an open point of the slot.
 void end_point(Slot& slot) noexcept {
-  native::event end{};
+  EventRef end{};
   bool is_free = false;
-  int device = 0;
   {
     const std::lock_guard lock{slot.lock};
     if (--slot.points > 0) return;
-    end = std::exchange(slot.end.event, {});
+    end = std::move(slot.end.event);
     is_free = std::exchange(slot.waits_for_points, false);
-    device = slot.device;
   }
-  if (end != nullptr) return_event(end, device, {});
   if (is_free) free_waiting_slot(slot);
 }
 
@@ -56,14 +52,11 @@ StreamPoint StreamPoint::adopt(StreamUse stream) noexcept {
 
 void StreamPoint::drop() noexcept {
   if (is_forked_child()) return;  // no lock may be taken
-  if (event_ != nullptr)
-    return_event(event_, device_, {});
-  else
-    end_point(*stream_.slot);
+  if (!event_) end_point(*stream_.slot);
 }
 
 void StreamPoint::record() noexcept {
-  if (event_ != nullptr || mark_ != 0) return;
+  if (event_ || mark_ != 0) return;
   const HeldStream stream{stream_};
   if (!stream) return;
   if (!stream.is_reachable()) {
@@ -71,9 +64,7 @@ void StreamPoint::record() noexcept {
     return;
   }
   event_ = stream.record(InCapture::never);
-  if (event_ == nullptr) return;
-  device_ = stream.device();
-  end_point(*stream_.slot);
+  if (event_) end_point(*stream_.slot);
 }
 
 HeldStream::HeldStream(StreamPoint& ending) noexcept : slot_{nullptr} {
@@ -89,33 +80,28 @@ HeldStream::HeldStream(StreamPoint& ending) noexcept : slot_{nullptr} {
 
 Progress StreamPoint::poll() noexcept {
   record();
-  if (event_ != nullptr) return poll_event(event_);
+  if (event_) return poll_event(event_.get());
   if (has_ended(stream_)) return poll_end(*stream_.slot);
   if (mark_ == 0) return Progress::stalled;
   record_requested_mark(stream_);
   return poll_mark(stream_, mark_);
 }
 
-bool StreamPoint::is_over() const noexcept {
-  return event_ == nullptr && has_ended(stream_) && poll_end(*stream_.slot) == Progress::complete;
-}
+bool StreamPoint::is_over() const noexcept { return !event_ && has_ended(stream_) && poll_end(*stream_.slot) == Progress::complete; }
 
 bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const noexcept {
-  native::event event = event_;
-  if (event == nullptr) {
+  EventRef event = event_.share();
+  if (!event) {
     if (const HeldStream held{stream_}) {
       if (!held.is_reachable()) return false;
       event = held.record(in_capture);
-      if (event == nullptr) return false;
-      const bool waits = succeeded_or_note_capture(backend::stream_wait_event(stream, event));
-      return_event(event, held.device(), {});
-      return waits;
+      return event && succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()));
     }
-    const StreamEnd end = end_of(*stream_.slot);
+    StreamEnd end = end_of(*stream_.slot);
     if (end.progress == Progress::complete) return true;
-    event = end.event;
+    event = std::move(end.event);
   }
-  return event != nullptr && succeeded_or_note_capture(backend::stream_wait_event(stream, event));
+  return event && succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

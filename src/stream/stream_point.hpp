@@ -28,7 +28,7 @@ class StreamPoint {
   /// An open point. Empty if the stream has ended.
   explicit StreamPoint(StreamUse stream) noexcept;
   StreamPoint(StreamPoint&& other) noexcept
-      : stream_{std::exchange(other.stream_, {})}, event_{std::exchange(other.event_, {})}, device_{other.device_}, mark_{other.mark_} {}
+      : stream_{std::exchange(other.stream_, {})}, event_{std::move(other.event_)}, mark_{other.mark_} {}
   StreamPoint& operator=(StreamPoint&& other) noexcept {
     StreamPoint taken{std::move(other)};
     swap(*this, taken);
@@ -37,7 +37,6 @@ class StreamPoint {
   friend void swap(StreamPoint& a, StreamPoint& b) noexcept {
     std::swap(a.stream_, b.stream_);
     std::swap(a.event_, b.event_);
-    std::swap(a.device_, b.device_);
     std::swap(a.mark_, b.mark_);
   }
   ~StreamPoint() {
@@ -71,8 +70,7 @@ class StreamPoint {
   void drop() noexcept;
 
   StreamUse stream_{};
-  native::event event_{};
-  int device_ = 0;          // of the event
+  EventRef event_{};
   std::uint64_t mark_ = 0;  // instead of an event: see request_mark()
 };
 

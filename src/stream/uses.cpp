@@ -8,11 +8,11 @@
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
-#include "stream/event_pool.hpp"
+#include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/idle.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 
 #include <runnel/detail/attachment.hpp>
 
@@ -31,45 +31,30 @@ std::uint64_t begin_retiring(Slot& slot) noexcept {
   return slot.id.exchange(0, std::memory_order_acq_rel);
 }
 
-void return_if_any(native::event event, int device) noexcept {
-  if (event != nullptr) return_event(event, device, {});
-}
-
 /// Leaves the stream's end to its points, if there are any.
 void leave_end(Slot& slot, StreamEnd end) noexcept {
-  {
-    const std::lock_guard lock{slot.lock};
-    if (slot.points > 0) {
-      slot.end = end;
-      if (end.progress == Progress::complete) sync::happens_before(&slot.end);
-      return;
-    }
-  }
-  return_if_any(end.event, slot.device);
+  const std::lock_guard lock{slot.lock};
+  if (slot.points == 0) return;
+  if (end.progress == Progress::complete) sync::happens_before(&slot.end);
+  slot.end = std::move(end);
 }
 
 /// In a capture an event would mark a node of the graph, and a query of the event would invalidate the capture.
 [[nodiscard]] bool can_record(const Slot& slot) noexcept { return capture_state(slot.handle) == CaptureState::none; }
 
-[[nodiscard]] native::event record_on(const Slot& slot, InCapture in_capture) noexcept {
+[[nodiscard]] EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
   std::optional<ScopedDevice> on;
   if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
   if (in_capture == InCapture::never && !can_record(slot)) return {};
-  native::event event{};
-  try {
-    event = take_event(slot.device, {}, "mark a point of a stream");
-  } catch (...) {
-    return {};
-  }
-  if (succeeded_or_forget(backend::event_record(event, slot.handle))) return event;
-  return_event(event, slot.device, {});
-  return {};
+  EventRef event = try_take_event(slot.device, {}, "mark a point of a stream");
+  if (event && !succeeded_or_forget(backend::event_record(event.get(), slot.handle))) event = {};
+  return event;
 }
 
 [[nodiscard]] StreamEnd record_end(const Slot& slot) noexcept {
   if (slot.idle_at_end) return {Progress::complete, {}};
-  const native::event event = record_on(slot, InCapture::never);
-  return {event != nullptr ? Progress::pending : Progress::unknown, event};
+  EventRef event = record_on(slot, InCapture::never);
+  return {event ? Progress::pending : Progress::unknown, std::move(event)};
 }
 
 /// Enqueues a host function that does nothing behind the unfinished work of a thread's default stream. Without it, CUDA's own handler of
@@ -139,7 +124,7 @@ HeldStream::HeldStream(StreamUse use) noexcept : slot_{nullptr} {
   slot_ = use.slot;
 }
 
-native::event HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
+EventRef HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
 
 std::uint64_t request_mark(StreamUse use) noexcept {
   const std::lock_guard lock{use.slot->lock};
@@ -150,7 +135,7 @@ std::uint64_t request_mark(StreamUse use) noexcept {
 Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
   const HeldStream held{use};
   if (!held) return Progress::pending;  // the stream is ending
-  native::event mark{};
+  EventRef mark{};
   std::uint64_t last = 0;
   {
     const std::lock_guard lock{use.slot->lock};
@@ -158,10 +143,10 @@ Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
       sync::happens_after(&use.slot->marks);
       return Progress::complete;
     }
-    mark = use.slot->mark;
+    mark = use.slot->mark.share();
     last = use.slot->marks;
   }
-  const Progress progress = mark != nullptr ? poll_event(mark) : Progress::stalled;
+  const Progress progress = mark ? poll_event(mark.get()) : Progress::stalled;
   // Behind an earlier mark that is not complete, the stream's own thread records the next one.
   if (last < number) return progress == Progress::pending ? Progress::pending : Progress::stalled;
   if (progress != Progress::complete) return progress;
@@ -175,16 +160,12 @@ void record_mark(Slot& slot) noexcept {
   const RelaxedCapture relaxed;
   // Only this thread records marks. While the last mark is not complete, the next one stays requested, and is recorded later.
   if (poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) != Progress::complete) return;
-  const native::event mark = record_on(slot, InCapture::never);
-  if (mark == nullptr) return;
-  native::event old{};
-  {
-    const std::lock_guard lock{slot.lock};
-    old = std::exchange(slot.mark, mark);
-    ++slot.marks;
-    slot.mark_requested.store(false, std::memory_order_relaxed);
-  }
-  return_if_any(old, slot.device);
+  EventRef mark = record_on(slot, InCapture::never);
+  if (!mark) return;
+  const std::lock_guard lock{slot.lock};
+  std::swap(slot.mark, mark);  // the old one is destroyed behind the lock
+  ++slot.marks;
+  slot.mark_requested.store(false, std::memory_order_relaxed);
 }
 
 void record_requested_mark(StreamUse use) noexcept {
@@ -202,13 +183,13 @@ void complete_mark(Slot& slot) noexcept {
 StreamEnd end_of(Slot& slot) noexcept {
   const std::lock_guard lock{slot.lock};
   if (slot.end.progress == Progress::complete) sync::happens_after(&slot.end);
-  return slot.end;
+  return {slot.end.progress, slot.end.event.share()};
 }
 
 Progress poll_end(Slot& slot) noexcept {
   const StreamEnd end = end_of(slot);
-  if (end.progress != Progress::pending || end.event == nullptr) return end.progress;
-  const Progress progress = poll_event(end.event);
+  if (end.progress != Progress::pending || !end.event) return end.progress;
+  const Progress progress = poll_event(end.event.get());
   if (progress != Progress::complete) return progress;
   const std::lock_guard lock{slot.lock};
   sync::happens_before(&slot.end);
@@ -221,8 +202,7 @@ void retire_slot(Slot* slot) noexcept {
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_observed()) [[unlikely]]
-    observe_stream_end(*slot, id);
+  emit_ended(*slot, id);
   // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
   if (mode == Release::later && !slot->owned) leave_end(*slot, {Progress::unknown, {}});
   if (mode == Release::now)
@@ -233,8 +213,7 @@ void retire_slot(Slot* slot) noexcept {
 
 void retire_lost_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_observed()) [[unlikely]]
-    observe_stream_end(*slot, id);
+  emit_ended(*slot, id);
   leave_end(*slot, {Progress::unknown, {}});
   if (if_captures_met()) forget_capture({slot, id});
   finish_retiring(*slot, id);

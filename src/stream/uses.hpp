@@ -52,8 +52,8 @@ class HeldStream {
   [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
   [[nodiscard]] int device() const noexcept { return slot_->device; }
   [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
-  /// An event of the pool that marks all the stream's work so far; null if there was no event or it could not be recorded.
-  [[nodiscard]] native::event record(InCapture in_capture) const noexcept;
+  /// An event that marks all the stream's work so far; none if there was no event or it could not be recorded.
+  [[nodiscard]] EventRef record(InCapture in_capture) const noexcept;
 
  private:
   Slot* slot_;

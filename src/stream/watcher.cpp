@@ -9,9 +9,8 @@
 #include "device/device_table.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/checked.hpp"
-#include "stream/event_pool.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/operations.hpp"
 
 #include <chrono>
 #include <exception>
@@ -45,19 +44,6 @@ thread_local constinit bool is_watcher = false;
   }
 }
 
-/// Requires: the completion is in no list any more.
-void dispose_of_event(const Completion& completion) noexcept {
-  using enum Completion::Event;
-  if (completion.event_is == borrowed) return;
-  const bool to_be_destroyed = completion.event_is == to_destroy;
-  const bool may_be_shared = completion.slot == nullptr;  // another completion may need it, and then disposes of it
-  if (may_be_shared && watcher().take_event(completion.event, completion.device, to_be_destroyed)) return;
-  if (to_be_destroyed)
-    destroy_event(completion.event, completion.device);
-  else
-    return_event(completion.event, completion.device, {});
-}
-
 /// Ends what the function has left on this thread, so that the next one begins as on a new thread: open captures, the current device and
 /// streams, the policy for pageable memory.
 void begin_anew() noexcept {
@@ -84,6 +70,15 @@ void tell(OwnedCompletion completion) noexcept {
   }
 }
 
+[[nodiscard]] Completion*& last_of_line(const Completion& completion) noexcept {
+  Slot& slot = static_cast<Slot&>(*completion.line);
+  return completion.thread == 0 ? slot.last_completion : slot.last_completion_of_event;
+}
+/// Whether the work of the second one completes later.
+[[nodiscard]] bool is_after(const Completion& last, const Completion& next) noexcept {
+  return next.stream_id == last.stream_id && next.thread == last.thread && next.epoch >= last.epoch;
+}
+
 }  // namespace
 
 Watcher& watcher() noexcept { return immortal<Watcher>(); }
@@ -102,24 +97,13 @@ void Watcher::start(const char* operation) {
   call_at_exit([]() noexcept { watcher().stop(); });
 }
 
-void Watcher::add(OwnedCompletion owned, Slot* kept_in) noexcept {
+void Watcher::add(OwnedCompletion owned) noexcept {
   Completion* const completion = owned.release();
   {
     const std::lock_guard lock{mutex_};
-    if (kept_in != nullptr) completion->failure = kept_failure(*kept_in);
+    if (completion->slot != nullptr) completion->failure = kept_failure(static_cast<Slot&>(*completion->slot));
     sync::happens_before(completion);
     completion->next = std::exchange(new_, completion);
-  }
-  wake();
-}
-
-void Watcher::add(OwnedCompletion owned, std::optional<HandleInUse>& use) noexcept {
-  Completion* const completion = owned.release();
-  {
-    const std::lock_guard lock{mutex_};
-    sync::happens_before(completion);
-    completion->next = std::exchange(new_, completion);
-    use.reset();  // not later: once the lock is free, the function may be called and destroy the event
   }
   wake();
 }
@@ -146,23 +130,6 @@ void Watcher::note_failure(std::uint64_t stream_id, Heirs heirs, const Failure& 
   for (Completion* line = lines_; line != nullptr; line = line->next_line) note(line);
 }
 
-bool Watcher::take_event(native::event event, int device, bool to_destroy) noexcept {
-  const std::lock_guard lock{mutex_};
-  const auto take = [&](Completion* each) {
-    for (; each != nullptr; each = each->next) {
-      if (each->event != event || each->event_is != Completion::Event::borrowed) continue;
-      each->device = device;
-      each->event_is = to_destroy ? Completion::Event::to_destroy : Completion::Event::of_pool;
-      return true;
-    }
-    return false;
-  };
-  if (take(new_)) return true;
-  for (Completion* line = lines_; line != nullptr; line = line->next_line)
-    if (take(line)) return true;
-  return false;
-}
-
 void Watcher::stop() noexcept {
   const std::lock_guard lock{calling_};
   stopped_ = true;
@@ -180,8 +147,8 @@ void Watcher::sort_new() noexcept {
     Completion* const completion = std::exchange(oldest, oldest->next);
     completion->next = nullptr;
     Completion* last = nullptr;
-    if (completion->in_line) last = std::exchange(static_cast<Slot&>(*completion->slot).last_completion, completion);
-    if (last != nullptr && last->stream_id == completion->stream_id)
+    if (completion->line != nullptr) last = std::exchange(last_of_line(*completion), completion);
+    if (last != nullptr && is_after(*last, *completion))
       last->next = completion;
     else
       completion->next_line = std::exchange(lines_, completion);
@@ -192,10 +159,7 @@ void Watcher::sort_new() noexcept {
 void Watcher::remove(Completion*& place) noexcept {
   const std::lock_guard lock{mutex_};
   Completion* const removed = place;
-  if (removed->in_line) {
-    Slot& slot = static_cast<Slot&>(*removed->slot);
-    if (slot.last_completion == removed) slot.last_completion = nullptr;
-  }
+  if (removed->line != nullptr && last_of_line(*removed) == removed) last_of_line(*removed) = nullptr;
   if (removed->next != nullptr) removed->next->next_line = removed->next_line;
   place = removed->next != nullptr ? removed->next : removed->next_line;
   removed->next = nullptr;
@@ -207,16 +171,16 @@ Completion* Watcher::query_all() noexcept {
   Completion** end = &first;
   for (Completion** place = &lines_; *place != nullptr;) {
     Completion& completion = **place;
-    const backend::status s = completion.event == nullptr ? backend::ok : query(completion.event);
+    const backend::status s = completion.event == nullptr ? backend::ok : query(completion.event->handle);
     if (backend::is_not_ready(s)) {
       backend::forget_error(s);
       place = &completion.next_line;
       continue;
     }
-    if (s == backend::ok && completion.event != nullptr) tell_complete(completion.event);
+    if (s == backend::ok && completion.event != nullptr) emit_complete(completion.event->handle);
     remove(*place);
     if (s != backend::ok) completion.failure = exception_of(s);
-    dispose_of_event(completion);
+    const EventRef unneeded = EventRef::adopt(std::exchange(completion.event, nullptr));
     *end = &completion;
     end = &completion.next;
   }

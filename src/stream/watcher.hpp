@@ -5,19 +5,19 @@
 
 #include "base/counters.hpp"
 #include "base/sync.hpp"
-#include "stream/recorded_event.hpp"
+#include "stream/event_node.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/completion.hpp>
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
 struct DestroyCompletion {
   void operator()(Completion* completion) const noexcept {
+    const EventRef event = EventRef::adopt(completion->event);
     completion->destroy(completion);
     count_destroyed_function();
   }
@@ -28,16 +28,11 @@ class Watcher {
  public:
   /// @throws errc::out_of_memory if the system has no thread
   void start(const char* operation);
-  /// Requires: start() was called, and the completion's event is recorded. `kept_in`: an exception that this slot keeps goes to the
+  /// Requires: start() was called, and the completion's event is recorded. An exception that the completion's slot keeps goes to the
   /// completion.
-  void add(OwnedCompletion completion, Slot* kept_in) noexcept;
-  /// The same for an event. Ends `use` before the completion can be called: its function may destroy the event.
-  void add(OwnedCompletion completion, std::optional<HandleInUse>& use) noexcept;
+  void add(OwnedCompletion completion) noexcept;
   /// An exception has left work of the stream: completions that were submitted later than the work get it, also those of its heirs.
   void note_failure(std::uint64_t stream_id, Heirs heirs, const Failure& failure) noexcept;
-  /// The owner of an event gives it up, or is about to record it again. Returns true if the watcher still needs it, and then disposes of
-  /// it.
-  [[nodiscard]] bool take_event(native::event event, int device, bool to_destroy) noexcept;
   /// Returns once this thread makes no runtime call any more. Called where the process begins to exit.
   void stop() noexcept;
 

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completion without waiting: on_complete() and future().
+#include <dlfcn.h>
+
+#include <atomic>
 #include <functional>
 #include <future>
+#include <semaphore>
 #include <stdexcept>
+#include <thread>
 
+#include "../support/standin/inspect.hpp"
 #include "support.hpp"
 
 namespace {
@@ -319,6 +325,63 @@ TEST_F(Completions, OfAnEventThatIsDestroyed) {
   EXPECT_EQ(outcomes.count(), 0U);
   gate.open();
   EXPECT_TRUE(outcomes.wait_for(3));
+}
+
+TEST_F(Completions, OfALaterRecordMayBeSubmittedFirst) {
+  Stream stream;
+  Outcomes outcomes;
+  Gate gate;
+  const Event early{stream};
+  gate.close_on(stream);
+  const Event late{stream};
+  late.on_complete(outcomes.function());
+  early.on_complete([&](const Outcome&) { gate.open(); });
+  EXPECT_TRUE(outcomes.wait_for(1));
+}
+
+TEST_F(Completions, OfAnEventThatAnotherThreadRecordsOnAnotherStream) {
+  Stream stream, other;
+  Outcomes outcomes;
+  Gate gate, blocked;
+  gate.close_on(stream);
+  blocked.close_on(other);
+  Event event{stream};
+  std::thread{[&] { event.record(other); }}.join();
+  event.on_complete(outcomes.function(2));
+  const Event last{stream};
+  last.on_complete(outcomes.function(1));
+  gate.open();
+  ASSERT_TRUE(outcomes.wait_for(1)) << "the completion waits for work of the other stream";
+  EXPECT_EQ(outcomes[0].first, 1);
+  blocked.open();
+  EXPECT_TRUE(outcomes.wait_for(2));
+}
+
+/// Each completion lets the stream go on to the next event, so that as many are pending as there can be. To query them all each time would
+/// take 18 million calls.
+TEST_F(Completions, OfManyEventsOfOneStreamAreNotAllQueried) {
+  constexpr int count = 6000;
+  const auto inspect = reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
+  if (inspect == nullptr) GTEST_SKIP() << "only a stand-in counts the runtime's calls";
+  const auto calls = [&] {
+    StandinView view{};
+    inspect(&view);
+    return view.calls;
+  };
+  Stream stream;
+  std::counting_semaphore<> complete{0};
+  std::atomic<int> told{0};
+  const long before = calls();
+  for (int i = 0; i < count; ++i) {
+    stream.launch_host_func([&] { complete.acquire(); });
+    stream.record_event().on_complete([&](const Outcome&) {
+      complete.release();
+      ++told;
+    });
+  }
+  complete.release();
+  EXPECT_TRUE(eventually([&] { return told == count; }));
+  EXPECT_LT(calls() - before, long{count} * count / 8);
 }
 
 TEST_F(Completions, OfAMovedEvent) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The null stream and the per-thread default streams.
 #include <array>
+#include <atomic>
 
 #include "support.hpp"
 
@@ -105,6 +106,35 @@ TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
     expect_new_bytes(blocking, legacy, batch);
     expect_new_bytes(own, legacy, batch);
   }
+}
+
+/// A runtime runs host functions one at a time, so a copy with a host function of its own would wait for the functions of other streams.
+TEST_F(DefaultStreams, CopySmallPinnedMemoryWhileAnotherStreamsFunctionRuns) {
+  if (!device().has_stream_memory_operations()) GTEST_SKIP() << "needs wait_value()";
+  constexpr std::size_t count = 400, size = 1000;
+  const StreamRef legacy = device().default_stream();
+  const Stream other{StreamOptions{.blocking = false}};
+  PinnedBuffer<unsigned char> source{count * size};
+  DeviceBuffer<unsigned char> there{count * size, legacy};
+  PinnedBuffer<std::uint32_t> number{1};
+  std::fill(source.begin(), source.end(), 3);
+  std::vector<CopyOperation> operations;
+  for (std::size_t i = 1; i < count; ++i) operations.push_back({there.data() + i * size, source.data() + i * size, size, {}, {}});
+  number[0] = 0;
+  legacy.synchronize();
+  Gate gate;
+  gate.close_on(other);
+  EXPECT_TRUE(gate.reached());
+  legacy.wait_value(number.data(), 1);
+  copy_bytes(legacy, there.data(), source.data(), size);
+  copy_batch(legacy, operations);
+  std::atomic_ref{number[0]} = 1;
+  legacy.synchronize();
+  gate.open();
+  std::vector<unsigned char> back(count * size);
+  copy(legacy, back, std::as_const(there));
+  legacy.synchronize();
+  EXPECT_EQ(std::count(back.begin(), back.end(), 3), static_cast<std::ptrdiff_t>(back.size()));
 }
 
 TEST_F(DefaultStreams, OfAnotherThreadAreRefused) {

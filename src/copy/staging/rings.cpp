@@ -2,9 +2,9 @@
 #include "copy/staging/rings.hpp"
 
 #include "base/check.hpp"
-#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
 #include "base/lost_device.hpp"
+#include "base/operation.hpp"
 #include "base/parse_size.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -186,7 +186,7 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* ope
   Ring* ring = find_or_make_ring(id, ring_bytes_for(work, row), operation, refusal);
   if (ring == nullptr) {
     // Copies of other streams have all the memory.
-    const WatchedWait watched{operation};
+    const ScopedWait wait{operation};
     try_for(ring_patience, [&] {
       ring = find_ring(id, smallest_ring);
       if (ring != nullptr) return true;

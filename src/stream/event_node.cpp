@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/event_node.hpp"
+
+#include "base/counters.hpp"
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "base/spin_lock.hpp"
+#include "base/sync.hpp"
+#include "device/call_quietly.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+
+#include <memory>
+#include <mutex>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+/// Intrusive, so that giving an event back cannot fail.
+struct Shelf {
+  sync::Mutex mutex;
+  EventNode* first = nullptr;
+};
+struct Pool {
+  Shelf shelves[max_devices][2];  // by device; untimed and timed
+};
+Pool& pool() { return immortal<Pool>(); }
+
+[[nodiscard]] bool is_pooled(const EventNode& node) noexcept {
+  return node.origin == EventNode::Origin::pool && !node.kind.blocking_wait && !node.kind.interprocess;
+}
+
+constinit SpinLock later_lock;  // a call that takes a reference to a later node, and a record that replaces it
+
+}  // namespace
+
+constinit sync::Mutex changing_nodes;
+thread_local constinit std::uint64_t thread_number = 0;
+thread_local constinit std::uint64_t records_of_thread = 0;
+
+void number_thread() noexcept {
+  static constinit sync::Atomic<std::uint64_t> threads{0};
+  thread_number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+EventRef take_event(int device, backend::EventKind kind, const char* operation) {
+  if (!kind.blocking_wait && !kind.interprocess) {
+    Shelf& shelf = pool().shelves[device][kind.timed];
+    const std::lock_guard lock{shelf.mutex};
+    if (EventNode* const node = shelf.first; node != nullptr) {
+      shelf.first = node->next;
+      node->references.store(1, std::memory_order_relaxed);
+      count_down(counters.pooled_events);
+      return EventRef::adopt(node);
+    }
+  }
+  watch_main_thread();
+  auto node = std::make_unique<EventNode>();
+  const ScopedDevice on{device, operation};
+  check(backend::event_create(node->handle, kind), operation);
+  node->device = device;
+  node->kind = kind;
+  return EventRef::adopt(node.release());
+}
+
+EventRef try_take_event(int device, backend::EventKind kind, const char* operation) noexcept try {
+  return take_event(device, kind, operation);
+} catch (...) {
+  return {};
+}
+
+EventRef wrap_event(native::event handle, int device, EventNode::Origin origin) {
+  EventNode* const node = new EventNode;
+  node->handle = handle;
+  node->device = device;
+  node->origin = origin;
+  return EventRef::adopt(node);
+}
+
+void EventRef::drop(EventNode* node) noexcept {
+  if (is_forked_child()) return;  // no lock may be taken
+  // The only reference is no other thread's to copy, so that it need not be counted down.
+  const bool is_only = node->references.load(std::memory_order_acquire) == 1;
+  if (!is_only && node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (is_pooled(*node)) {
+    node->is_captured.store(false, std::memory_order_relaxed);
+    node->is_in_graph.store(false, std::memory_order_relaxed);
+    node->thread.store(several_threads, std::memory_order_relaxed);
+    Shelf& shelf = pool().shelves[node->device][node->kind.timed];
+    const std::lock_guard lock{shelf.mutex};
+    node->next = std::exchange(shelf.first, node);
+    return count_up(counters.pooled_events);
+  }
+  const std::unique_ptr<EventNode> owned{node};
+  if (node->origin != EventNode::Origin::borrowed) release_native<native::event, backend::event_destroy>(node->handle, node->device);
+}
+
+void CurrentNode::hold_later(const EventNodes& nodes) noexcept {
+  const std::lock_guard lock{later_lock};
+  EventNode* const later = nodes.later.load(std::memory_order_relaxed);
+  if (later == nullptr) return;  // the first node was recorded again meanwhile
+  later->references.fetch_add(1, std::memory_order_seq_cst);
+  held_ = EventRef::adopt(node_ = later);
+}
+
+EventRef CurrentNode::hold() && noexcept {
+  if (node_ == nullptr || held_) return std::move(held_);
+  node_->references.fetch_add(1, std::memory_order_seq_cst);
+  return EventRef::adopt(node_);
+}
+
+void publish_first(EventNodes& nodes, EventRef first) noexcept {
+  if (first->origin != EventNode::Origin::borrowed) count_up(counters.events);
+  nodes.first.store(first.release(), std::memory_order_release);
+}
+
+void replace_later(EventNodes& nodes, EventRef later) noexcept {
+  const std::lock_guard lock{later_lock};
+  EventNode* const old = nodes.later.exchange(later.release(), std::memory_order_acq_rel);
+  later = EventRef::adopt(old);  // destroyed behind the lock
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checks of the nodes of an event: one thread records it, others ask and wait. What was recorded before a question began is complete after
+/// a "yes"; a reference means one record, whatever is recorded later; and each native event comes back to the pool once.
+#include "stream/event_node.hpp"
+
+#include "device.hpp"
+
+#include "base/counters.hpp"
+
+#include <iterator>
+
+namespace {
+
+using namespace checks;
+using model::expect;
+using runnel::detail::CurrentNode;
+using runnel::detail::EventNode;
+using runnel::detail::EventNodes;
+using runnel::detail::EventRef;
+using runnel::detail::Slot;
+
+constexpr int rounds = 3;
+
+struct World {
+  Slot& a = make_slot(1);
+  Slot& b = make_slot(2);
+  EventNodes event;
+  int written[rounds + 1] = {};
+  sync::Atomic<int> recorded{0};  // rounds
+};
+
+void record(EventNodes& event, const Slot& slot) {
+  record_on_node(
+      event, 0, [] { return runnel::detail::take_event(0, {}, "record"); },
+      [&](EventNode& node) {
+        static_cast<void>(backend::event_record(node.handle, slot.handle));
+        note_record(node, const_cast<Slot&>(slot), slot.id.load(std::memory_order_relaxed));
+      });
+}
+/// The work of a round, and its record.
+void begin_round(World& w, int round) {
+  submit(w.a.handle, [&w, round] { w.written[round] = round; });
+  record(w.event, w.a);
+  w.recorded.store(round, std::memory_order_release);
+}
+[[nodiscard]] bool is_complete(native::event event) { return backend::event_query(event) == backend::ok; }
+void expect_written(const World& w, int round) {
+  for (int i = 1; i <= round; ++i) expect(w.written[i] == i, "the work before the record is not complete");
+}
+[[nodiscard]] EventRef hold(const EventNodes& event) { return CurrentNode{event}.hold(); }
+void drop(EventNodes& event) {
+  for (auto* place : {&event.first, &event.later}) static_cast<void>(EventRef::adopt(place->exchange(nullptr, std::memory_order_relaxed)));
+}
+/// In the end all events are in the pool, each once.
+void expect_pool() {
+  const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
+  const int made = events_made.load(std::memory_order_relaxed);
+  expect(pooled == static_cast<std::size_t>(made), "an event was lost, or came back twice");
+  EventRef all[8];
+  for (int i = 0; i < made; ++i) {
+    all[i] = runnel::detail::take_event(0, {}, "count");
+    for (int j = 0; j < i; ++j) expect(all[j].get() != all[i].get(), "an event came back twice");
+  }
+  expect(made == events_made.load(std::memory_order_relaxed), "an event was lost");
+}
+
+/// The second record takes another node, because a reference is held, and the third one the first node again.
+void record_in_rounds(World& w) {
+  begin_round(w, 1);
+  {
+    const EventRef held = hold(w.event);
+    begin_round(w, 2);
+  }
+  begin_round(w, 3);
+}
+
+void ask() {
+  auto& w = lasting<World>();
+  together([&] { record_in_rounds(w); },
+           [&] {
+             for (int i = 0; i < 3; ++i) {
+               const int round = w.recorded.load(std::memory_order_acquire);
+               const CurrentNode node{w.event};
+               if (node && is_complete(node.get())) expect_written(w, round);
+             }
+           });
+  drop(w.event);
+  expect_pool();
+}
+
+/// The same with references, while a node that goes back to the pool is recorded for another event, whose stream has nothing to do.
+void hold_beside_records() {
+  auto& w = lasting<World>();
+  auto& other = lasting<EventNodes>();
+  together([&] { record_in_rounds(w), record(other, w.b); },
+           [&] {
+             for (int i = 0; i < 2; ++i) {
+               const int round = w.recorded.load(std::memory_order_acquire);
+               const EventRef held = hold(w.event);
+               if (held && is_complete(held.get())) expect_written(w, round);
+             }
+           });
+  drop(w.event);
+  drop(other);
+  expect_pool();
+}
+
+/// Work behind the second record waits for whoever holds the first one.
+void a_reference_means_one_record() {
+  auto& w = lasting<World>();
+  auto& is_held = lasting<Gate>();
+  auto& is_over = lasting<Gate>();
+  begin_round(w, 1);
+  together(
+      [&] {
+        const EventRef held = hold(w.event);
+        is_held.open();
+        while (!is_complete(held.get())) sync::yield();
+        is_over.open();
+      },
+      [&] {
+        is_held.wait();
+        submit(w.a.handle, [&is_over] { is_over.wait(); });
+        begin_round(w, 2);
+      });
+  synchronize(w.a.handle);
+  drop(w.event);
+  expect_pool();
+}
+
+/// Whoever finds its own record in an event has the last one, also while another thread records.
+void expect_own_record(const EventRef& held, const Slot& slot) {
+  if (!held || !is_order_known(*held.operator->())) return;
+  expect(held->slot == &slot, "the record is not the thread's");
+  for (int i = 0; i < 2; ++i) {
+    const std::lock_guard lock{held.get()->mutex};
+    expect(held.get()->stream == slot.handle, "another thread has recorded the event");
+  }
+}
+
+/// Two threads record one event, while another asks.
+void two_records() {
+  auto& w = lasting<World>();
+  const auto record_twice = [&](const Slot& slot) {
+    record(w.event, slot);
+    const EventRef held = hold(w.event);
+    expect_own_record(held, slot);
+    record(w.event, slot);
+  };
+  together([&] { record_twice(w.a); }, [&] { record_twice(w.b); },
+           [&] {
+             const EventRef held = hold(w.event);
+             if (held) static_cast<void>(is_complete(held.get()));
+           });
+  drop(w.event);
+  expect_pool();
+}
+
+/// The last two references go at once.
+void last_references() {
+  EventRef first = runnel::detail::take_event(0, {}, "share");
+  EventRef second = first.share();
+  together([&] { first = {}; }, [&] { second = {}; });
+  expect_pool();
+}
+
+constexpr model::Check checks_of_events[] = {
+    {"ask", ask},
+    {"hold_beside_records", hold_beside_records},
+    {"a_reference_means_one_record", a_reference_means_one_record},
+    {"two_records", two_records},
+    {"last_references", last_references},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_events, std::size(checks_of_events)); }

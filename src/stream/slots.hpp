@@ -66,6 +66,9 @@ struct Slot : StreamSlot {
 
   WorkAhead ahead;
 
+  /// Bit 0: a capture begins or ends on the stream. Above it: how many threads ask the runtime about the stream (stream/capture.hpp).
+  sync::Atomic<std::uint32_t> questions{0};
+
   /// For the race checker: the stream's id if the checker knows that all operations of the stream are complete, else 0. Always 0 for a
   /// blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};

@@ -20,7 +20,6 @@ enum class CaptureCase : unsigned char {
   use_value,
   prefetch,
   begin_capture,
-  launch_owning_graph,     // one with host functions, or whose end has to be marked
   launch_unordered_graph,  // one whose last launch was on another stream, which the runtime does not order
   launch_graph,
   record_event,
@@ -65,7 +64,6 @@ inline constexpr std::array<CaptureRule, capture_cases> capture_rules{{
     {CaptureCase::use_value, InACapture::refused, "the stream is being captured"},
     {CaptureCase::prefetch, InACapture::refused, "a graph cannot hold a prefetch"},
     {CaptureCase::begin_capture, InACapture::refused, "the stream is being captured already"},
-    {CaptureCase::launch_owning_graph, InACapture::refused, "a graph cannot be a part of another one: capture its work again"},
     {CaptureCase::launch_unordered_graph, InACapture::refused,
      "the graph was launched on another stream, which the capture cannot wait for"},
     {CaptureCase::launch_graph, InACapture::node},

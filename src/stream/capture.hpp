@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
 #include "device/capture_rules.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/open_captures.hpp"
@@ -38,6 +39,39 @@ enum class CaptureState { none, active, unknown };
   std::uint64_t number = 0;
   return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }
+
+/// While it lives, no capture of the library begins or ends on the stream: NVIDIA's driver crashes if another thread queries the stream
+/// meanwhile. For a question and the query that depends on its answer, which both return at once.
+class StreamQuestion {
+ public:
+  explicit StreamQuestion(Slot& slot) noexcept : slot_{slot} {
+    while ((slot_.questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
+        slot_.questions.fetch_sub(2, std::memory_order_relaxed);
+        sync::yield();
+      }
+  }
+  StreamQuestion(const StreamQuestion&) = delete;
+  StreamQuestion& operator=(const StreamQuestion&) = delete;
+  ~StreamQuestion() { slot_.questions.fetch_sub(2, std::memory_order_release); }
+
+ private:
+  Slot& slot_;
+};
+
+/// While it lives, no thread asks about the stream by a StreamQuestion. For the call that begins or ends a capture.
+class CaptureTurn {
+ public:
+  explicit CaptureTurn(Slot& slot) noexcept : slot_{slot} {
+    while ((slot_.questions.fetch_or(1, std::memory_order_acquire) & 1U) != 0) sync::yield();
+    while (slot_.questions.load(std::memory_order_acquire) != 1) sync::yield();
+  }
+  CaptureTurn(const CaptureTurn&) = delete;
+  CaptureTurn& operator=(const CaptureTurn&) = delete;
+  ~CaptureTurn() { slot_.questions.fetch_and(~std::uint32_t{1}, std::memory_order_release); }
+
+ private:
+  Slot& slot_;
+};
 
 /// Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] inline bool is_capturing(const Slot& slot, const char* operation) {

@@ -31,11 +31,17 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-[[nodiscard]] bool poll(const StreamCall& call) {
+/// Whether the stream has finished. @throws errc::capture if it is being captured
+[[nodiscard]] bool ask(const StreamCall& call) {
+  const StreamQuestion beside_captures{call.slot()};
   if (if_captures_met())
     refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);  // the runtime's refusal would end the capture
   call.disturbs_nothing();
-  if (!has_finished_beside_captures(call.slot(), call.operation())) return false;
+  return has_finished_beside_captures(call.slot(), call.operation());
+}
+
+[[nodiscard]] bool poll(const StreamCall& call) {
+  if (!ask(call)) return false;
   emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
@@ -350,8 +356,10 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
   const detail::CurrentNode node{detail::Access::nodes(event, operation)};
   detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
-  if (!node) return;  // an event that was never recorded is complete
   const detail::StreamCall call{slot, operation};
+  if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
+    return;
+  if (!node) return;  // an event that was never recorded is complete
   if (!node->kind.interprocess || node->device == slot.device) [[likely]]
     return call.wait_for(node.get());
   wait_from_device(call, Device{node->device}, node.get());

@@ -97,7 +97,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
   const int device = slot.device;
-  finish_slot(slot);
+  emit_lost_exception(id, finish_slot(slot));
   if (!owned) return;
   if (const backend::status s = backend::stream_destroy(handle); s != backend::ok) discard_if_forgotten(s, device);
 }

@@ -24,9 +24,8 @@ TEST(CaptureRules, WhatAGraphCanRepeatBecomesANode) {
 }
 
 TEST(CaptureRules, WhatNeedsResultsOrWouldBreakTheCaptureIsRefused) {
-  for (const CaptureCase each :
-       {query_stream, wait_for_stream, read_element, submit_completion, use_value, prefetch, begin_capture, launch_owning_graph,
-        launch_unordered_graph, ask_captured_event, default_stream_work, wait_for_device, overlap})
+  for (const CaptureCase each : {query_stream, wait_for_stream, read_element, submit_completion, use_value, prefetch, begin_capture,
+                                 launch_unordered_graph, ask_captured_event, default_stream_work, wait_for_device, overlap})
     EXPECT_EQ(capture_rule(each).happens, refused) << static_cast<int>(each);
 }
 

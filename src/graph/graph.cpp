@@ -291,9 +291,8 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
 
 void change_native(const GraphState& state, native::graph_node node, native::graph_node from, backend::NodeKind kind,
                    const char* operation) {
-  const ScopedDevice on{state.device, operation};
-  const RelaxedCapture relaxed;
-  const backend::status s = backend::graph_change_node(state.executable, node, from, kind);
+  const backend::status s =
+      own_call(state.device, operation, [&] { return backend::graph_change_node(state.executable, node, from, kind); });
   if (s == backend::ok) return;
   if (backend::classify(s) != errc::invalid_argument) throw_status(s, operation);
   const char* const name = backend::error_name(s);

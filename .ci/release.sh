@@ -7,6 +7,87 @@ part_tarball() {
   CXX=g++ scripts/release --rehearse
 }
 
+# Optimised as a release is, with both kinds of library: the suite, the examples, and other people's builds with either kind.
+part_release_build() {
+  need_build_tools
+  need_consumers
+  need_mpi
+  CXX=g++ configure release_build -Dgpu_backend=host -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dmpi=enabled
+  ninja -C build-ci/release_build
+  run_tests build-ci/release_build --suite conformance --suite tool --suite examples --suite consumers --suite comm
+}
+
+# make_tarball FOLDER: the release's tarball of this commit, with its tests, in that folder; sets tarball.
+make_tarball() {
+  need_build_tools
+  need xz-utils command -v xz
+  install_missing
+  rm -rf "$1"
+  meson setup "$1/build" -Dgpu_backend=host -Dtests=disabled -Dexamples=disabled -Dbenchmarks=disabled >/dev/null
+  meson dist -C "$1/build" --no-tests --formats xztar --allow-dirty >/dev/null
+  tarball=$(echo "$1"/build/meson-dist/*.tar.xz)
+}
+
+# Debian packages of the tarball, built with the suite and seen by lintian in a bare root; a consumer builds against them when they are installed.
+part_debian() {
+  make_tarball "$PWD/build-ci/debian"
+  suite_root bookworm dpkg-dev debhelper chrpath g++ libcli11-dev libgtest-dev meson nlohmann-json3-dev pkgconf python3 lintian cmake make
+  rm -rf "$root/debian"
+  mkdir -p "$root/debian"
+  cp "$tarball" scripts/debian packaging/debian/tests/consumer "$root/debian/"
+  in_root bash -eu -c '
+    cd /debian
+    ./debian runnel-*.tar.xz packages
+    dpkg -i packages/librunnel-host*_*.deb packages/librunnel-dev_*.deb packages/runnel_*.deb packages/runnel-doc_*.deb
+    ./consumer'
+}
+
+# library_of COMMIT FOLDER: builds that commit's library with debug information, without tests.
+library_of() {
+  rm -rf "$2"
+  mkdir -p "$2/source"
+  git archive "$1" | tar -x -C "$2/source"
+  CXX=g++ meson setup "$2/build" "$2/source" -Dgpu_backend=host -Dmpi=disabled -Dtools=disabled -Dtests=disabled -Dexamples=disabled \
+    -Dbenchmarks=disabled >/dev/null
+  ninja -C "$2/build" >/dev/null
+}
+
+# The binary interface is that of the newest tag with this SONAME. While there is none, the commit is compared with itself.
+part_abi() {
+  need_build_tools
+  need abigail-tools command -v abidiff
+  install_missing
+  local at=$PWD/build-ci/abi version tag
+  version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" meson.build)
+  tag=$(git tag --list "v${version%.*}.*" --sort=-version:refname | head -n 1)
+  # A change that breaks programs is seen.
+  mkdir -p "$at"
+  echo 'int value(int x) { return x; }' | g++ -g -shared -fPIC -x c++ -o "$at/libbefore.so" -
+  echo 'long value(long x) { return x; }' | g++ -g -shared -fPIC -x c++ -o "$at/libafter.so" -
+  ! abidiff "$at/libbefore.so" "$at/libafter.so" >/dev/null
+  library_of "${tag:-HEAD}" "$at/before"
+  library_of HEAD "$at/after"
+  echo "compared with ${tag:-the same commit, as no tag has this SONAME}"
+  abidiff --headers-dir1 "$at/before/source/include" --headers-dir2 "$at/after/source/include" \
+    "$at"/before/build/src/librunnel-host.so "$at"/after/build/src/librunnel-host.so
+}
+
+# Two builds of the tarball, in folders of different names and depth, install the same files byte for byte.
+part_reproducible() {
+  make_tarball "$PWD/build-ci/reproducible"
+  local at=$PWD/build-ci/reproducible folder
+  for folder in one two/deeper; do
+    mkdir -p "$at/$folder"
+    tar -xf "$tarball" -C "$at/$folder" --strip-components 1
+    CXX=g++ meson setup "$at/$folder/build" "$at/$folder" -Dgpu_backend=host -Dmpi=disabled -Ddefault_library=both -Dtools=enabled \
+      -Dtests=disabled -Dexamples=disabled -Dbenchmarks=disabled >/dev/null
+    CCACHE_DISABLE=1 ninja -C "$at/$folder/build" >/dev/null
+    DESTDIR=$at/installed-${folder%%/*} meson install -C "$at/$folder/build" --no-rebuild >/dev/null
+  done
+  find "$at/installed-one" -type f | wc -l
+  diff -r --no-dereference "$at/installed-one" "$at/installed-two"
+}
+
 # g++'s ASan and UBSan with the usual optimisation.
 part_gcc_sanitizers() {
   need_build_tools
@@ -31,11 +112,13 @@ for file in sorted({(build / each['file']).resolve() for each in json.loads((bui
 PYTHON
 }
 
-# clang's program at its own speed.
+# clang's program at its own speed. Without precompiled headers, so that each source includes what it uses.
 part_clang_plain() {
   need_build_tools
   need_clang
-  CXX=clang++ configure clang_plain -Dgpu_backend=host -Dwerror=true
+  install_missing
+  CXX=clang++ configure clang_plain -Dgpu_backend=host -Dwerror=true -Db_pch=false
+  python3 tests/analysis/lint/header_alone.py build-ci/clang_plain/include -- clang++  # the rule of the lints uses g++
   ninja -C build-ci/clang_plain
   run_tests build-ci/clang_plain --suite conformance --suite tool --suite examples
 }
@@ -70,6 +153,7 @@ part_standin_long() {
   run_tests build-ci/cuda --suite standin
   build_hip
   run_tests build-ci/hip --suite standin
+  says_why_none build-ci/hip/tools/runnel
 }
 
 # A larger sample of the fault sweep. `meson compile sweep-all` is all of it.

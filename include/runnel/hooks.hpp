@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -30,6 +31,7 @@ enum class HookKind : unsigned char {
   deallocation,       ///< the memory at `to` was given back
   host_wait,          ///< the host waits for a stream, an event or a device
   range,              ///< a TraceRange (trace.hpp)
+  lost_exception,     ///< `exception` has left a function of `stream`, which has ended: no wait will throw it
 };
 /// As in "graph launch".
 [[nodiscard]] const char* to_string(HookKind kind) noexcept;
@@ -64,6 +66,7 @@ struct HookEvent {
   std::size_t bytes = 0;                  ///< 0: none, or not known
   std::optional<MemoryKind> to_kind{};    ///< where the caller or the type of the memory says it
   std::optional<MemoryKind> from_kind{};  ///< likewise
+  const std::exception_ptr* exception{};  ///< of `lost_exception`; valid while the hook runs
   SourcePlace where{};                    ///< of the innermost HookLocation of the thread; line 0: there is none
 };
 

@@ -260,8 +260,8 @@ class Stream : public StreamRef {
   }
 
   /// Wraps a native handle. All Stream objects of one handle are one stream: they are equal, have one `id()`, and share the exceptions of
-  /// host functions: whichever object is synchronized first throws them. When the object that owns the handle is destroyed, the others
-  /// throw errc::invalid_handle.
+  /// host functions: whichever object is synchronized first throws them. They end with the last object: a hook is told of an exception that
+  /// nobody has collected. When the object that owns the handle is destroyed, the others throw errc::invalid_handle.
   /// @throws errc::invalid_argument for the handles 0, 1 and 2 of default streams, which StreamRef::from_native() takes, for another
   /// device's handle, and for Ownership::take of a handle that a Stream owns already
   [[nodiscard]] static Stream from_native(native::stream handle, Device device, Ownership ownership);

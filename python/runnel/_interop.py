@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,18 @@ def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> 
     return module.empty(shape, dtype=dtype)
 
 
+# overlap() enters the same few streams for each chunk. These objects own nothing.
+@functools.lru_cache(maxsize=64)
+def _torch_stream(handle: int, index: int) -> Any:
+    torch = sys.modules["torch"]
+    return torch.cuda.ExternalStream(handle, device=index) if torch.cuda.is_available() else None
+
+
+@functools.lru_cache(maxsize=64)
+def _cupy_stream(handle: int, index: int) -> Any:
+    return sys.modules["cupy"].cuda.ExternalStream(handle, index)
+
+
 @contextlib.contextmanager
 def current_in_frameworks(stream: Stream) -> Any:
     """Makes a stream current here, in torch, and in CuPy, where they are loaded."""
@@ -121,10 +134,10 @@ def current_in_frameworks(stream: Stream) -> Any:
         entered.enter_context(stream)
         if not ON_HOST:
             torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-            index = stream.device.index
-            if torch is not None and torch.cuda.is_available():
-                entered.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream.handle, device=index)))
+            handle, index = stream.handle, stream.device.index
+            if torch is not None and _torch_stream(handle, index) is not None:
+                entered.enter_context(torch.cuda.stream(_torch_stream(handle, index)))
             if cupy is not None:
                 entered.enter_context(cupy.cuda.Device(index))
-                entered.enter_context(cupy.cuda.ExternalStream(stream.handle, index))
+                entered.enter_context(_cupy_stream(handle, index))
         yield stream

@@ -3,6 +3,8 @@
 /// operation calls emit(), or keeps a ScopedEvent around it. While nobody observes, that costs one load.
 #pragma once
 
+#include "base/relaxed_capture.hpp"
+
 #include <runnel/config.hpp>
 #include <runnel/detail/observers.hpp>
 #include <runnel/detail/stream_slot.hpp>
@@ -14,13 +16,14 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <optional>
 #include <span>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The first ones, up to `range`, are those of HookKind.
+/// The first ones, up to `lost_exception`, are those of HookKind.
 enum class OperationKind : unsigned char {
   stream_made,
   stream_ended,
@@ -36,6 +39,7 @@ enum class OperationKind : unsigned char {
   deallocation,
   host_wait,
   range,
+  lost_exception,
   // Hooks do not see the following ones.
   entered,          // an operation on a stream begins; emitted only while `attention` has attention_entered
   stream_released,  // its owner gives the stream away
@@ -44,7 +48,7 @@ enum class OperationKind : unsigned char {
   value_written,    // the stream writes one
   known_complete,   // the host knows that a stream, an event or a device has done its work
 };
-static_assert(static_cast<int>(OperationKind::range) == static_cast<int>(HookKind::range));
+static_assert(static_cast<int>(OperationKind::lost_exception) == static_cast<int>(HookKind::lost_exception));
 
 struct OperationStream {
   const StreamSlot* slot = nullptr;
@@ -91,6 +95,7 @@ struct Operation {
   std::size_t use_count = 0;
   std::span<const MemoryUse> unordered{};         // what the operations of a batch read and write: two uses each
   const std::list<StreamPoint>* users = nullptr;  // streams besides `stream` that use the memory
+  const std::exception_ptr* exception = nullptr;  // of `lost_exception`
 };
 
 /// Someone who observes. Each has a file in src/observe/, and a line in meson.build there.
@@ -178,7 +183,7 @@ inline void emit_complete(int device) noexcept {
   emit([&] { return Operation{.kind = OperationKind::known_complete, .device = device}; });
 }
 
-/// A wait of the calling thread. Each function that waits has one (tests/analysis/lint/host_waits.py).
+/// A wait of the calling thread, which invalidates no capture. Each function that waits has one (tests/analysis/lint/host_waits.py).
 class ScopedWait : ScopedEvent {
  public:
   explicit ScopedWait(const char* name, const Awaited& awaited = {}) noexcept
@@ -189,6 +194,9 @@ class ScopedWait : ScopedEvent {
                            .device = awaited.device,
                            .event = awaited.event};
         }} {}
+
+ private:
+  RelaxedCapture relaxed_{are_captures_open()};
 };
 
 /// An allocation outside every stream's order.

@@ -48,9 +48,8 @@ void stop() noexcept {
 template <class F>
 [[nodiscard]] bool run_in_background(F call) noexcept try {
   sync::Thread{[call = std::move(call)]() mutable {
-    const RelaxedCapture relaxed;
     ++process().busy;
-    if (!process().is_over) call();
+    if (!process().is_over) own_call(std::move(call));
     --process().busy;
   }}.detach();
   return true;

@@ -111,8 +111,7 @@ void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {
   if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
     return;
   if (call.are_sources_kept) return;
-  const RelaxedCapture relaxed;
-  if (is_capturing(call.slot, call.operation) || is_idle(call.slot, call.operation)) return;
+  if (is_capturing(call.slot, call.operation) || own_call([&] { return is_idle(call.slot, call.operation); })) return;
   check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
   call.are_sources_kept = true;
 }

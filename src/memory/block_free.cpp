@@ -46,8 +46,7 @@ struct FreeingStream {
 void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept {
   if (block.resource) [[unlikely]]
     return give_back_to(*block.resource, stream.view, block.pointer, block.bytes);
-  const RelaxedCapture relaxed{if_captures_met()};
-  succeeded_or_note_capture(backend::free_async(block.pointer, stream.handle));
+  succeeded_or_note_capture(own_call([&] { return backend::free_async(block.pointer, stream.handle); }, if_captures_met()));
 }
 
 /// The same, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a capture only its own

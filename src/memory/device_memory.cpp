@@ -8,10 +8,10 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
 #include "device/open_captures.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/block_free.hpp"
 #include "memory/deferred_frees.hpp"
@@ -88,9 +88,10 @@ void count_out(int device, std::size_t bytes) noexcept {
   void* block = nullptr;
   const bool has_pools = has_memory_pools(device);
   const ScopedDevice on{device, operation};
-  const RelaxedCapture relaxed{!has_pools || if_captures_met()};
-  const auto allocate = [&] { return has_pools ? backend::malloc_async(block, bytes, stream) : backend::malloc_device(block, bytes); };
-  const auto try_allocate = [&] { return has_pools ? allocate() : allocate_behind_releases(operation, allocate); };
+  const auto try_allocate = [&] {
+    return has_pools ? own_call([&] { return backend::malloc_async(block, bytes, stream); }, if_captures_met())
+                     : allocate_behind_releases(operation, [&] { return backend::malloc_device(block, bytes); });
+  };
   backend::status s = try_allocate();
   while (s != backend::ok && are_frees_waiting() && backend::classify(s) == errc::out_of_memory) {
     backend::forget_error(s);
@@ -211,10 +212,7 @@ void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream) {
   if (stream == owner) return;
   std::list<StreamPoint>& others = extras.made().others;
   if (find_user(others, stream) != others.end()) return;
-  if (others.size() >= 16 && std::has_single_bit(others.size())) {
-    const RelaxedCapture relaxed;
-    forget_over(others);
-  }
+  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_over(others);
   others.splice(others.end(), user(stream));
 }
 
@@ -322,28 +320,25 @@ std::size_t DeviceResource::limit() const {
 }
 
 std::size_t DeviceResource::reserved() const {
-  const detail::DeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
+  const detail::OwnDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
-  const detail::RelaxedCapture relaxed;
   std::size_t bytes = 0;
   call.check(backend::pool_reserved(call.device(), bytes));
   return bytes;
 }
 
 void DeviceResource::set_release_threshold(std::size_t bytes) const {
-  const detail::DeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
+  const detail::OwnDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
-  const detail::RelaxedCapture relaxed;
   call.check(backend::set_release_threshold(call.device(), bytes));
 }
 
 void DeviceResource::trim() const {
-  const detail::DeviceCall call{device_.ordinal(), "give unused device memory back"};
+  const detail::OwnDeviceCall call{device_.ordinal(), "give unused device memory back"};
   if (detail::are_frees_waiting()) detail::run_complete_frees();
   if (detail::are_frees_waiting(detail::FreeKind::resource)) detail::run_complete_resource_frees();
-  const detail::RelaxedCapture relaxed;
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 

@@ -6,10 +6,9 @@
 #include "base/immortal.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 
@@ -225,10 +224,7 @@ void register_pages(Range range) {
 void pin_all(Range range) {
   const detail::ScopedEvent event{[&] { return about(detail::OperationKind::allocation, operation, range); }};
   detail::populate_for_registration(range.pointer(), range.bytes());
-  {
-    const detail::RelaxedCapture relaxed;
-    register_pages(range);
-  }
+  register_pages(range);
   note_made(range);
 }
 

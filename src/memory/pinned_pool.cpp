@@ -60,8 +60,8 @@ class Reservation {
 }
 
 [[nodiscard]] backend::status allocate_native(void*& memory, std::size_t bytes, bool write_combined) noexcept {
-  const RelaxedCapture relaxed;
-  return write_combined ? backend::malloc_host_write_combined(memory, bytes) : allocate_pinned_pages(memory, bytes);
+  return own_call(
+      [&] { return write_combined ? backend::malloc_host_write_combined(memory, bytes) : allocate_pinned_pages(memory, bytes); });
 }
 
 /// Reserves and allocates. Null if there is not enough memory: `refusal` is then the runtime's status, or `ok` if the limit leaves no room.

@@ -44,20 +44,19 @@ constexpr auto idle_patience = 1s;
   const std::unique_lock no_new_ones = keep_captures_from_beginning();
   if (are_captures_open()) return false;
   if (are_functions_under_way()) return false;  // also those of streams that have ended, which nobody can query
-  const RelaxedCapture relaxed;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {
     const HeldStream held{{each.slot, each.id}};
     if (!held) continue;
     is_used[static_cast<std::size_t>(held.device())] = true;
     if (held.is_default() || capture_state(held.handle()) != CaptureState::none) continue;
-    if (is_busy(backend::stream_query(held.handle()))) return false;
+    if (is_busy(own_call([&] { return backend::stream_query(held.handle()); }))) return false;
   }
   for (int device = 0; device < max_devices; ++device) {
     if (!is_used[static_cast<std::size_t>(device)]) continue;
     const ScopedDevice on{device, ScopedDevice::no_throw};
     if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;  // the question would break a capture
-    if (is_busy(backend::stream_query(backend::default_stream()))) return false;
+    if (is_busy(own_call([] { return backend::stream_query(backend::default_stream()); }))) return false;
   }
   return true;
 } catch (const std::bad_alloc&) {

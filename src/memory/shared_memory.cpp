@@ -6,9 +6,8 @@
 #include "base/exit_notice.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
+#include "device/own_calls.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
 #include "stream/ipc.hpp"
@@ -32,14 +31,12 @@ void close_now(const Postponed& item) noexcept {
 }  // namespace
 
 void* allocate_shared(std::size_t bytes, Device device) {
-  const DeviceCall call{device.ordinal(), "allocate memory to share"};
+  const OwnDeviceCall call{device.ordinal(), "allocate memory to share"};
   if (bytes == 0) return nullptr;
   watch_main_thread();
   std::size_t rounded = 0;
   if (__builtin_add_overflow(bytes, step - 1, &rounded))
     throw_error(errc::out_of_memory, call.operation(), "the number of bytes does not fit an address");
-  const ScopedDevice on{call.device(), call.operation()};
-  const RelaxedCapture relaxed;
   void* block = nullptr;
   ScopedEvent event{[&] { return about_allocation(call.operation(), MemoryKind::device, bytes, call.device()); }};
   call.check(backend::malloc_exportable(block, rounded / step * step));
@@ -53,11 +50,10 @@ IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool
   enter(operation);
   if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the buffer is empty");
   if (opened) throw_error(errc::invalid_argument, operation, "the memory is another process's: send on the handle that it was opened by");
-  const ScopedDevice on{device, operation};
-  const RelaxedCapture relaxed;
+  const OwnDeviceCall call{device, operation};
   IpcContent content{};
   content.bytes = bytes;
-  check(backend::export_memory(content.native, pointer), operation);
+  call.check(backend::export_memory(content.native, pointer));
   return {seal_handle(content, IpcKind::memory, device, operation)};
 }
 
@@ -69,11 +65,10 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   if (content.bytes % width != 0)
     throw_error(errc::invalid_argument, operation, "the memory holds no whole number of elements of this type");
   watch_main_thread();
-  const ScopedDevice on{device, operation};
-  const RelaxedCapture relaxed;
+  const OwnDeviceCall call{device, operation};
   OpenedMemory opened{nullptr, content.bytes, device};
   ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::device, opened.bytes, device); }};
-  check(backend::open_memory(opened.pointer, content.native), operation);
+  call.check(backend::open_memory(opened.pointer, content.native));
   event.allocated(opened.pointer);
   count_up(counters.shared_and_managed_blocks);
   return opened;

@@ -3,8 +3,8 @@
 #include "base/immortal.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "device/own_calls.hpp"
 #include "stream/capture.hpp"
 #include "stream/uses.hpp"
 
@@ -42,16 +42,17 @@ struct Age {
 
 constexpr const char* idle = "idle";
 
-/// Requires: the stream does not end meanwhile.
-[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
-  if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
-  const RelaxedCapture relaxed{if_captures_met()};
-  const ScopedDevice on{slot.device, ScopedDevice::no_throw};
+[[nodiscard]] const char* queried_state_of(const Slot& slot) noexcept {
   if (capture_state(slot.handle) != CaptureState::none) return "is being captured";
   const backend::status s = backend::stream_query(slot.handle);
   if (s == backend::ok) return idle;
   backend::forget_error(s);
   return backend::is_not_ready(s) ? "has work" : backend::error_name(s);
+}
+/// Requires: the stream does not end meanwhile.
+[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
+  if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
+  return own_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
 }
 
 void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcept {

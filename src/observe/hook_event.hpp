@@ -10,7 +10,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// False for a part of another operation, and for what concerns other observers only.
 [[nodiscard]] inline bool is_for_hooks(const Operation& operation) noexcept {
-  return !operation.is_part && operation.kind <= OperationKind::range;
+  return !operation.is_part && operation.kind <= OperationKind::lost_exception;
 }
 
 /// Hands out the stream's handle. Requires: it is for hooks.

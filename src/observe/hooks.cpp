@@ -25,7 +25,8 @@ HookEvent hook_event(const Operation& operation) noexcept {
                   .from = operation.from,
                   .bytes = operation.bytes,
                   .to_kind = operation.to_kind,
-                  .from_kind = operation.from_kind};
+                  .from_kind = operation.from_kind,
+                  .exception = operation.exception};
   const StreamSlot* const slot = operation.stream.slot;
   if (slot == nullptr) return event;
   event.device = slot->device;
@@ -92,6 +93,8 @@ const char* to_string(HookKind kind) noexcept {
       return "deallocation";
     case HookKind::host_wait:
       return "host wait";
+    case HookKind::lost_exception:
+      return "lost exception";
     case HookKind::range:
       break;
   }

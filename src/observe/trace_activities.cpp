@@ -3,8 +3,8 @@
 
 #include "base/immortal.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "observe/trace_times.hpp"
 
@@ -159,11 +159,7 @@ void note_stream(const HookEvent& event) noexcept try {
     if (a.known.contains(event.stream)) return;
   }
   std::uint32_t number = 0;
-  {
-    const RelaxedCapture relaxed;
-    const ScopedDevice on{event.device, ScopedDevice::no_throw};
-    if (!backend::activity_stream(event.native_stream, number)) return;
-  }
+  if (!own_call(event.device, ScopedDevice::no_throw, [&] { return backend::activity_stream(event.native_stream, number); })) return;
   const std::lock_guard lock{a.mutex};
   a.streams[{event.device, number}] = event.stream;
   a.known.insert(event.stream);

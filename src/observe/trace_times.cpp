@@ -110,9 +110,8 @@ TracePoint trace_point(const HookEvent& event) noexcept {
 
 PointState resolve(TracePoint& point) noexcept {
   if (!point.event) return point.time >= 0 ? PointState::known : PointState::lost;
-  const RelaxedCapture relaxed;
   const sync::Unseen unseen;
-  const backend::status s = backend::event_query(point.event.get());
+  const backend::status s = own_call([&] { return backend::event_query(point.event.get()); });
   if (s == backend::ok) return read_time(point);
   backend::forget_error(s);
   if (backend::is_not_ready(s)) return PointState::not_yet;

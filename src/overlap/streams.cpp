@@ -33,7 +33,6 @@ Stream take_overlap_stream(Device device) {
       Stream stream = Stream::from_native(here.streams[here.count - 1], device, Ownership::take);
       --here.count;  // not before from_native(), which may throw
       Slot& slot = live_slot(stream);
-      forget_failures(slot);  // an exception that came after an earlier run was over
       // Profilers still know the handle by this name; a wrapped handle has no name of its own.
       std::snprintf(slot.name, sizeof slot.name, "%s", stream_name);
       return stream;

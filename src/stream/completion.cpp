@@ -63,7 +63,7 @@ class Turn {
 void submit_completion(StreamRef stream, Completion* raw) {
   OwnedCompletion completion = own(raw);
   const StreamCall call{stream, submitting};
-  refuse_in_capture(call.slot(), submitting, "the stream is being captured: nothing completes before the graph is launched");
+  refuse_in_capture(call.slot(), submitting, CaptureCase::submit_completion);
   watcher().start(submitting);
   const Turn turn{call.slot()};
   EventRef event = take_event(call.slot().device, {}, submitting);

@@ -138,7 +138,7 @@ void run_ticket(void* data) noexcept {
 
 /// Enqueues the function, or makes it a node of the graph that the stream is captured into.
 void enqueue(const StreamCall& call, OwnedFunction function) {
-  if (is_capturing(call.slot(), call.operation())) [[unlikely]]
+  if (becomes_node(call.slot(), call.operation(), CaptureCase::launch_host_function)) [[unlikely]]
     return functions_of_capture(call, "function")->capture(call, std::move(function));
   call.check(launch_native(call.handle(), call.slot().device, function));
 }

@@ -9,6 +9,7 @@
 #include <runnel/native.hpp>
 
 #include <cstdint>
+#include <exception>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -25,6 +26,20 @@ inline void emit_made(const Slot& slot, const char* name) noexcept {
 }
 inline void emit_ended(const Slot& slot, std::uint64_t id) noexcept {
   emit([&] { return Operation{.kind = OperationKind::stream_ended, .name = "end a stream", .stream = {&slot, id}}; });
+}
+
+/// An exception that the stream with that id left when it ended, or that came later: nobody will be thrown it. It belongs to earlier work,
+/// so that it is no part of the present operation.
+inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exception) noexcept {
+  if (exception == nullptr) return;
+  emit([&] {
+    return Operation{.kind = OperationKind::lost_exception,
+                     .failed = true,
+                     .name = "run a function of a stream that has ended",
+                     .stream = {nullptr, id},
+                     .number = next_operation_number(),
+                     .exception = &exception};
+  });
 }
 
 ///@{ The host knows that all operations of the stream are complete, or what the event marks.

@@ -22,16 +22,18 @@ class OwnStreams {
  public:
   [[nodiscard]] native::stream take(int device) noexcept {
     const std::lock_guard lock{mutex_};
-    const RelaxedCapture relaxed{if_captures_met()};
     const sync::Unseen unseen;  // the user has not asked
+    return own_call([&] { return find(device); }, if_captures_met());
+  }
+
+ private:
+  [[nodiscard]] native::stream find(int device) noexcept {
     for (native::stream& stream : streams_) {
       if (stream == nullptr) return create(stream, device);
       if (succeeded_or_note_capture(backend::stream_query(stream))) return stream;
     }
     return streams_[next_++ % streams_.size()];
   }
-
- private:
   [[nodiscard]] static native::stream create(native::stream& stream, int device) noexcept {
     const ScopedDevice on{device, ScopedDevice::no_throw};
     if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;

@@ -4,13 +4,13 @@
 #include "base/announce.hpp"
 #include "base/spin_lock.hpp"
 #include "stream/handle_table.hpp"
+#include "stream/operations.hpp"
 #include "stream/uses.hpp"
 #include "stream/watcher.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <mutex>
@@ -26,33 +26,19 @@ struct SlotBatch {
   SlotBatch* next = nullptr;
 };
 
-/// The slots that rest, each in one place. The newest replaces the oldest, so that handles which other code destroys, unseen by the
-/// library, do not pile up.
-struct RestingPlaces {
-  struct Place {
-    Slot* slot;
-    std::uint64_t ticket;
-  };
-  std::array<Place, 256> places{};
-  std::uint64_t next_ticket = 0;
-};
-
 constinit SpinLock slots_lock;  // guards the following variables and parts of each slot; nothing foreign is called while it is held
 constinit std::uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
 constinit Slot* free_list = nullptr;
 constinit HandleTable table;
-constinit RestingPlaces resting;
 
 thread_local constinit char thread_mark = 0;
 
 // Requires, for each function of this namespace: the lock is held.
 
 void make_live(Slot& slot) noexcept {
-  const std::uint64_t id = next_id++;
-  if (slot.first_id == Slot::none) slot.first_id = id;  // a slot that rested keeps the first one
   slot.state = SlotState::live;
-  slot.id.store(id, std::memory_order_release);
+  slot.id.store(next_id++, std::memory_order_release);
 }
 
 [[nodiscard]] std::exception_ptr take_failure(Slot& slot) noexcept {
@@ -69,27 +55,23 @@ void put_failure(Slot& slot, std::exception_ptr failure, std::uint64_t label) no
 }
 
 void make_free(Slot& slot) noexcept {
-  slot.first_id = Slot::none;
   slot.state = SlotState::unused;
   if (is_free_of_points(slot)) slot.next_free = std::exchange(free_list, &slot);
 }
 
-/// Slots that end or become free once the lock is released: one may keep an exception, whose destructor may call anything.
-class Forgotten {
+/// Slots of views that end once the lock is released.
+class LostViews {
  public:
-  Forgotten() = default;
-  Forgotten(const Forgotten&) = delete;
-  Forgotten& operator=(const Forgotten&) = delete;
-  ~Forgotten() {
-    while (views_ != nullptr) retire_lost_slot(std::exchange(views_, views_->next_free));
-    while (first_ != nullptr) give_back_slot(std::exchange(first_, first_->next_free));
+  LostViews() = default;
+  LostViews(const LostViews&) = delete;
+  LostViews& operator=(const LostViews&) = delete;
+  ~LostViews() {
+    while (first_ != nullptr) retire_lost_slot(std::exchange(first_, first_->next_free));
   }
   void add(Slot& slot) noexcept { slot.next_free = std::exchange(first_, &slot); }
-  void add_view(Slot& slot) noexcept { slot.next_free = std::exchange(views_, &slot); }
 
  private:
   Slot* first_ = nullptr;
-  Slot* views_ = nullptr;
 };
 
 /// Removes the views' reference. True if it was the last one.
@@ -98,24 +80,11 @@ bool drop_views(Slot& slot) noexcept {
 }
 
 /// Removes a slot from the table, so that it is no longer found by its handle.
-void unlist(Slot& slot, Forgotten& forgotten) noexcept {
+void unlist(Slot& slot, LostViews& lost) noexcept {
   table.erase(slot);
-  if (slot.state == SlotState::live && drop_views(slot)) {  // other code has destroyed its stream, whose handle is another stream's now
-    slot.state = SlotState::ending;
-    return forgotten.add_view(slot);
-  }
-  if (slot.state != SlotState::resting) return;
-  slot.state = SlotState::unused;
-  forgotten.add(slot);
-}
-
-void rest(Slot& slot, Forgotten& forgotten) noexcept {
-  slot.state = SlotState::resting;
-  slot.resting_ticket = resting.next_ticket++;
-  RestingPlaces::Place& place = resting.places[slot.resting_ticket % resting.places.size()];
-  const bool is_taken = place.slot != nullptr && place.slot->state == SlotState::resting && place.slot->resting_ticket == place.ticket;
-  if (is_taken) unlist(*place.slot, forgotten);
-  place = {&slot, slot.resting_ticket};
+  if (slot.state != SlotState::live || !drop_views(slot)) return;
+  slot.state = SlotState::ending;  // other code has destroyed its stream, whose handle is another stream's now
+  lost.add(slot);
 }
 
 void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
@@ -126,15 +95,8 @@ void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
   slot.handle_is_known.store(true, __ATOMIC_RELAXED);
   slot.ahead.disturb();
   slot.references.store(1, std::memory_order_relaxed);
-  if (!slot.listed) table.insert(slot);
+  table.insert(slot);
   make_live(slot);
-}
-
-/// Moves an exception that an earlier slot of the handle keeps to the slot that is live now.
-void inherit_failure(Slot& heir) noexcept {
-  table.for_each(heir.handle, [&](Slot& each) {
-    if (&each != &heir && each.failure != nullptr && heir.failure == nullptr) put_failure(heir, take_failure(each), each.failure_label);
-  });
 }
 
 /// Adds what wrap_handle() promises to a live slot.
@@ -144,23 +106,17 @@ void add_reference(Slot& slot, Wrap wrap) noexcept {
   slot.references.fetch_add(1, std::memory_order_relaxed);
 }
 
-struct FoundSlots {
-  Slot* live = nullptr;
-  Slot* resting = nullptr;
-};
-/// Finds the slots of a handle. A slot of another device or kind belongs to an earlier native stream, which other code destroyed: it is
+/// Finds the live slot of a handle. A slot of another device or kind belongs to an earlier native stream, which other code destroyed: it is
 /// removed.
-[[nodiscard]] FoundSlots find_slots(const NativeStream& stream, Forgotten& forgotten) noexcept {
-  FoundSlots found;
+[[nodiscard]] Slot* find_slot(const NativeStream& stream, LostViews& lost) noexcept {
+  Slot* found = nullptr;
   table.for_each(stream.handle, [&](Slot& each) {
     // A live slot without an id lost its last Stream while the process was exiting.
     const bool is_over = each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
     if (is_over || each.device != stream.device || each.blocking != stream.blocking)
-      unlist(each, forgotten);
-    else if (each.state == SlotState::live)
-      found.live = &each;
-    else if (each.state == SlotState::resting && !has_points(each))
-      found.resting = &each;
+      unlist(each, lost);
+    else
+      found = &each;
   });
   return found;
 }
@@ -183,10 +139,7 @@ Slot* take_slot() {
 }
 
 void give_back_slot(Slot* slot) noexcept {
-  slot->id.store(0, std::memory_order_release);
-  std::exception_ptr dropped;
   const std::lock_guard lock{slots_lock};
-  dropped = take_failure(*slot);
   make_free(*slot);
 }
 
@@ -201,53 +154,40 @@ void publish_default(Slot* slot) noexcept {
 }
 
 void publish_created(Slot* slot, const NativeStream& stream) noexcept {
-  Forgotten forgotten;
+  LostViews lost;
   const std::lock_guard lock{slots_lock};
-  table.for_each(stream.handle, [&](Slot& each) { unlist(each, forgotten); });
+  table.for_each(stream.handle, [&](Slot& each) { unlist(each, lost); });
   begin_stream(*slot, stream, true);
   slot->handle_is_known.store(false, __ATOMIC_RELAXED);
 }
 
 Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept {
-  Forgotten forgotten;
+  LostViews lost;
   const std::lock_guard lock{slots_lock};
-  const FoundSlots found = find_slots(stream, forgotten);
-  const bool take = wrap == Wrap::take;
-  if (found.live != nullptr) {
-    if (take && found.live->owned) return Wrapped::has_owner;
-    add_reference(*found.live, wrap);
-    slot = found.live;
+  if (Slot* const live = find_slot(stream, lost); live != nullptr) {
+    if (wrap == Wrap::take && live->owned) return Wrapped::has_owner;
+    add_reference(*live, wrap);
+    slot = live;
     return Wrapped::joined;
   }
-  if (found.resting == nullptr && slot == nullptr) return Wrapped::needs_slot;
-  const bool uses_given = found.resting == nullptr;
-  if (!uses_given) slot = found.resting;
-  begin_stream(*slot, stream, take);
+  if (slot == nullptr) return Wrapped::needs_slot;
+  begin_stream(*slot, stream, wrap == Wrap::take);
   slot->viewed = wrap == Wrap::view;
-  inherit_failure(*slot);
-  return uses_given ? Wrapped::published : Wrapped::revived;
+  return Wrapped::published;
 }
 
 bool drop_reference(Slot& slot, bool owner) noexcept {
-  std::exception_ptr dropped;
-  Forgotten forgotten;
   const std::lock_guard lock{slots_lock};
   const bool is_last = slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
   if (slot.state != SlotState::live) {
-    if (is_last && slot.state == SlotState::ended) {
-      dropped = take_failure(slot);
-      make_free(slot);
-    }
+    if (is_last && slot.state == SlotState::ended) make_free(slot);
     return false;
   }
   if (!owner && (!is_last || slot.owned)) return false;
   slot.state = SlotState::ending;
-  if (owner) {
-    // The native stream ends, and the runtime may soon give its handle to another one.
-    slot.first_id = Slot::none;
-    drop_views(slot);
-    table.for_each(slot.handle, [&](Slot& each) { unlist(each, forgotten); });
-  }
+  if (owner) drop_views(slot);
+  // The runtime may soon give the handle to another stream.
+  table.erase(slot);
   return true;
 }
 
@@ -256,7 +196,7 @@ void disown(Slot& slot) noexcept {
   slot.owned = false;
 }
 
-void finish_slot(Slot& slot) noexcept {
+std::exception_ptr finish_slot(Slot& slot) noexcept {
   slot.wait_event = {};
   slot.is_default = false;
   slot.idle_at_end = false;
@@ -267,16 +207,14 @@ void finish_slot(Slot& slot) noexcept {
   slot.thread = nullptr;
   slot.part = nullptr;
   slot.name[0] = '\0';
-  std::exception_ptr dropped;
-  Forgotten forgotten;
   const std::lock_guard lock{slots_lock};
   slot.owned = false;
-  if (slot.listed) return rest(slot, forgotten);
-  dropped = take_failure(slot);
+  std::exception_ptr uncollected = take_failure(slot);
   if (slot.references.load(std::memory_order_relaxed) > 0)
     slot.state = SlotState::ended;
   else
     make_free(slot);
+  return uncollected;
 }
 
 std::vector<LiveStream> live_streams() {
@@ -306,31 +244,21 @@ Slot& live_slot(StreamRef stream) {
 
 namespace {
 
-/// Returns who inherits from the stream with that id: its slot, or another slot of the same handle.
-Heirs keep_first(Slot& slot, std::uint64_t id, const Failure& failure) noexcept {
+/// False if the stream with that id has ended.
+[[nodiscard]] bool keep_first(Slot& slot, std::uint64_t id, const Failure& failure) noexcept {
   const std::lock_guard lock{slots_lock};
-  if (id < slot.first_id) return {};
-  Slot* keeper = &slot;
-  if (slot.state != SlotState::live)
-    table.for_each(slot.handle, [&](Slot& each) {
-      if (each.state == SlotState::live) keeper = &each;
-    });
-  if (keeper->failure == nullptr) put_failure(*keeper, failure.exception, failure.label);
-  return {keeper, std::max(id + 1, keeper->first_id)};
+  if (slot.id.load(std::memory_order_relaxed) != id) return false;
+  if (slot.failure == nullptr) put_failure(slot, failure.exception, failure.label);
+  return true;
 }
 
 }  // namespace
 
-void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept {
-  const Heirs heirs = keep_first(static_cast<Slot&>(*slot), id, failure);
-  watcher().note_failure(id, heirs, failure);  // last: what is submitted from now on finds the exception in the slot
-}
-
-void forget_failures(Slot& slot) noexcept {
-  std::exception_ptr dropped;  // destroyed after the lock is released
-  const std::lock_guard lock{slots_lock};
-  dropped = take_failure(slot);
-  slot.first_id = slot.id.load(std::memory_order_relaxed);
+void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept {
+  Slot& slot = static_cast<Slot&>(*base);
+  const bool is_kept = keep_first(slot, id, failure);
+  watcher().note_failure(id, failure);  // last: what is submitted from now on finds the exception in the slot
+  if (!is_kept) emit_lost_exception(id, failure.exception);
 }
 
 std::exception_ptr kept_failure(Slot& slot) noexcept {

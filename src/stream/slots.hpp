@@ -19,17 +19,13 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A slot goes unused -> live -> ending, and then
-/// * -> unused, if nothing refers to it any more;
-/// * -> ended -> unused, if Stream objects still refer to it although its native stream was destroyed;
-/// * -> resting, if its native stream may live on without a Stream; from there -> live again, or -> unused to make room.
-/// While StreamPoints hold it, it becomes neither live again nor free for another stream.
+/// A slot goes unused -> live -> ending -> unused, with `ended` before the last if Stream objects still refer to it although its native
+/// stream was destroyed. While StreamPoints hold it, it is not free for another stream.
 enum class SlotState : unsigned char {
   unused,
   live,
-  ending,   // no new Stream may refer to it; the later part of retire_slot() is under way or postponed
-  resting,  // the next wrapper of its handle uses it again; it may keep an exception for that wrapper
-  ended,    // its native stream was destroyed, but Stream objects still refer to it
+  ending,  // no new Stream may refer to it; the later part of retire_slot() is under way or postponed
+  ended,   // its native stream was destroyed, but Stream objects still refer to it
 };
 
 struct Completion;
@@ -70,6 +66,9 @@ struct Slot : StreamSlot {
 
   WorkAhead ahead;
 
+  /// Bit 0: a capture begins or ends on the stream. Above it: how many threads ask the runtime about the stream (stream/capture.hpp).
+  sync::Atomic<std::uint32_t> questions{0};
+
   /// For the race checker: the stream's id if the checker knows that all operations of the stream are complete, else 0. Always 0 for a
   /// blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
@@ -81,15 +80,12 @@ struct Slot : StreamSlot {
   Completion* last_completion_of_event = nullptr;  // the same
 
   // The lock in slots.cpp guards the following members, up to next_free.
-  static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::exception_ptr failure;  // the first exception of a host function since the last synchronize()
   std::uint64_t failure_label = 0;
-  std::uint64_t first_id = none;    // exceptions for this id and later ones belong here
   sync::Atomic<int> references{0};  // how many Stream objects; atomic, because a destructor in a forked child takes no lock
   SlotState state = SlotState::unused;
   bool listed = false;  // in the table of handles
   bool viewed = false;  // one of the references stands for the views that no Stream owns: StreamRef::from_native()
-  std::uint64_t resting_ticket = 0;
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
@@ -134,13 +130,12 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept;
 enum class Wrapped {
   joined,      ///< a Stream has wrapped the handle before: `slot` is now the handle's slot
   published,   ///< the given slot is now the handle's slot
-  revived,     ///< a slot that rested is now the handle's slot
   needs_slot,  ///< nothing was done: call again with a slot
   has_owner,   ///< nothing was done: a Stream owns the handle already
 };
 /// For a Stream that borrows the handle, for one that takes it, or for views.
 enum class Wrap : unsigned char { borrow, take, view };
-/// Finds the slot of a handle: its live slot, else its resting slot, else `slot` if that is not null. Adds a reference for a Stream. All
+/// Finds the slot of a handle: its live slot, else `slot` if that is not null. Adds a reference for a Stream. All
 /// views together have one, but none if a Stream owns the handle: they end with it.
 [[nodiscard]] Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept;
 
@@ -148,8 +143,8 @@ enum class Wrap : unsigned char { borrow, take, view };
 [[nodiscard]] bool drop_reference(Slot& slot, bool owner) noexcept;
 /// The owner gives the native stream away: it is borrowed from now on.
 void disown(Slot& slot) noexcept;
-/// The last step of retiring a slot: it rests, or it becomes free as soon as no Stream refers to it.
-void finish_slot(Slot& slot) noexcept;
+/// The last step of retiring a slot: it becomes free as soon as no Stream refers to it. Returns the exception that nobody has collected.
+[[nodiscard]] std::exception_ptr finish_slot(Slot& slot) noexcept;
 
 /// Whether the stream is the device's default stream, which orders with blocking streams, and not a thread's.
 [[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept { return slot.is_default && slot.thread == nullptr; }
@@ -181,16 +176,9 @@ struct Failure {
   std::uint64_t label = 0;  // host_function_label
   std::uint64_t epoch = 0;  // Slot::completions when the work was submitted
 };
-/// Later wrappers of a stream's handle: those that the slot has served since that id. Without a slot there are none.
-struct Heirs {
-  const StreamSlot* slot = nullptr;
-  std::uint64_t first_id = 0;
-};
-/// Keeps the first exception for the stream with that id, if its native stream may still exist. The stream's Stream objects deliver it, or
-/// the next wrapper of the same handle. Completions of the work get it in any case.
+/// Keeps the first exception for the stream with that id, for the next wait through one of its Stream objects. Once these have ended, a
+/// hook is told of the exception. Completions of the work get it in any case.
 void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
-/// From now on, exceptions of the work that was submitted before are dropped: nobody waits for them.
-void forget_failures(Slot& slot) noexcept;
 /// The exception that the next synchronize() will throw; null if there is none.
 [[nodiscard]] std::exception_ptr kept_failure(Slot& slot) noexcept;
 /// Throws the exception that is kept for the stream, once.

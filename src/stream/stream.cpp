@@ -31,13 +31,17 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-constexpr const char* captured = "the stream is being captured: nothing runs before the graph is launched";
+/// Whether the stream has finished. @throws errc::capture if it is being captured
+[[nodiscard]] bool ask(const StreamCall& call) {
+  const StreamQuestion beside_captures{call.slot()};
+  if (if_captures_met())
+    refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);  // the runtime's refusal would end the capture
+  call.disturbs_nothing();
+  return has_finished_beside_captures(call.slot(), call.operation());
+}
 
 [[nodiscard]] bool poll(const StreamCall& call) {
-  if (if_captures_met()) refuse_in_capture(call.slot(), call.operation(), captured);  // the runtime's refusal would end the capture
-  call.disturbs_nothing();
-  const RelaxedCapture relaxed{are_captures_open()};
-  if (!has_finished(call.slot(), call.operation())) return false;
+  if (!ask(call)) return false;
   emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
@@ -45,20 +49,16 @@ constexpr const char* captured = "the stream is being captured: nothing runs bef
 
 constexpr const char* waiting = "wait for a stream";
 
-/// While a stream is being captured, the host cannot wait for it. @throws errc::capture
-void refuse_in_capture(const StreamCall& call) { refuse_in_capture(call.slot(), call.operation(), captured); }
-
 /// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device
 /// current again.
 Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call);
+  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
   call.disturbs_nothing();
   AheadScope ahead{work_ahead(call.slot())};
   {
     const ScopedWait wait{waiting, {.stream = stream.id()}};
-    const RelaxedCapture relaxed{are_captures_open()};
     call.check(backend::stream_synchronize(call.handle()));
   }
   ahead.leaves(Ahead::idle);
@@ -71,7 +71,7 @@ Slot& synchronize_slot(StreamRef stream) {
 Slot& waitable_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call);
+  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
   return call.slot();
 }
 
@@ -350,8 +350,10 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
   const detail::CurrentNode node{detail::Access::nodes(event, operation)};
   detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
-  if (!node) return;  // an event that was never recorded is complete
   const detail::StreamCall call{slot, operation};
+  if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
+    return;
+  if (!node) return;  // an event that was never recorded is complete
   if (!node->kind.interprocess || node->device == slot.device) [[likely]]
     return call.wait_for(node.get());
   wait_from_device(call, Device{node->device}, node.get());

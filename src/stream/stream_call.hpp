@@ -58,6 +58,10 @@ class StreamCall {
       return wait;
     });
   }
+  /// A launch of a graph has recorded the event, or waited for it.
+  void emit_of_graph(native::event event, bool records) const noexcept {
+    emit([=, this] { return about_event(records ? OperationKind::event_recorded : OperationKind::event_waited, event, true); });
+  }
   /// The event has been recorded.
   void emit_record(native::event event) const noexcept {
     emit([this, event] { return about_event(OperationKind::event_recorded, event, false); });

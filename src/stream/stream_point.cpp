@@ -87,7 +87,9 @@ Progress StreamPoint::poll() noexcept {
   return poll_mark(stream_, mark_);
 }
 
-bool StreamPoint::is_over() const noexcept { return !event_ && has_ended(stream_) && poll_end(*stream_.slot) == Progress::complete; }
+bool StreamPoint::is_over() const noexcept {
+  return !event_ && has_ended(stream_) && own_call([&] { return poll_end(*stream_.slot); }) == Progress::complete;
+}
 
 bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const noexcept {
   EventRef event = event_.share();

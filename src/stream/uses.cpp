@@ -61,15 +61,13 @@ void leave_end(Slot& slot, StreamEnd end) noexcept {
 /// the thread's end hangs if the stream has allocated memory, or waited for a stream that has: see docs/decisions/thread-ends-with-work.md.
 void let_thread_end(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
-  const RelaxedCapture relaxed;
   const sync::Unseen unseen;  // the user has not asked
-  backend::status s = backend::stream_query(slot.handle);
-  if (backend::is_not_ready(s)) {
-    backend::forget_error(s);
-    s = backend::launch_host_func(
-        slot.handle, [](void*) {}, nullptr);
-  }
-  succeeded_or_forget(s);
+  const backend::status s = own_call([&] { return backend::stream_query(slot.handle); });
+  if (s == backend::ok) return;
+  backend::forget_error(s);
+  if (!backend::is_not_ready(s)) return;
+  succeeded_or_forget(backend::launch_host_func(
+      slot.handle, [](void*) {}, nullptr));
 }
 
 void destroy_attachments(Slot& slot) noexcept {
@@ -99,7 +97,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
   const int device = slot.device;
-  finish_slot(slot);
+  emit_lost_exception(id, finish_slot(slot));
   if (!owned) return;
   if (const backend::status s = backend::stream_destroy(handle); s != backend::ok) discard_if_forgotten(s, device);
 }
@@ -157,10 +155,11 @@ Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
 }
 
 void record_mark(Slot& slot) noexcept {
-  const RelaxedCapture relaxed;
   // Only this thread records marks. While the last mark is not complete, the next one stays requested, and is recorded later.
-  if (poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) != Progress::complete) return;
-  EventRef mark = record_on(slot, InCapture::never);
+  EventRef mark = own_call([&] {
+    const bool is_complete = poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) == Progress::complete;
+    return is_complete ? record_on(slot, InCapture::never) : EventRef{};
+  });
   if (!mark) return;
   const std::lock_guard lock{slot.lock};
   std::swap(slot.mark, mark);  // the old one is destroyed behind the lock

@@ -113,14 +113,12 @@ void Watcher::wake() noexcept {
   if (asleep_.load(std::memory_order_seq_cst)) signal_.notify_one();
 }
 
-void Watcher::note_failure(std::uint64_t stream_id, Heirs heirs, const Failure& failure) noexcept {
+void Watcher::note_failure(std::uint64_t stream_id, const Failure& failure) noexcept {
   if (failure.epoch == after_all_completions) return;
   const std::lock_guard lock{mutex_};
   const auto note = [&](Completion* each) {
     for (; each != nullptr; each = each->next) {
-      if (each->slot == nullptr) continue;
-      const bool is_heirs = each->slot == heirs.slot && each->stream_id >= heirs.first_id;
-      const bool is_later = each->stream_id == stream_id ? each->epoch > failure.epoch : is_heirs;
+      const bool is_later = each->slot != nullptr && each->stream_id == stream_id && each->epoch > failure.epoch;
       if (!is_later || each->failure != nullptr) continue;
       each->failure = failure.exception;
       sync::happens_before(each);

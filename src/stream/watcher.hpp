@@ -31,8 +31,8 @@ class Watcher {
   /// Requires: start() was called, and the completion's event is recorded. An exception that the completion's slot keeps goes to the
   /// completion.
   void add(OwnedCompletion completion) noexcept;
-  /// An exception has left work of the stream: completions that were submitted later than the work get it, also those of its heirs.
-  void note_failure(std::uint64_t stream_id, Heirs heirs, const Failure& failure) noexcept;
+  /// An exception has left work of the stream: completions that were submitted later than the work get it.
+  void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
   /// Returns once this thread makes no runtime call any more. Called where the process begins to exit.
   void stop() noexcept;
 

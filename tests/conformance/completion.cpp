@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "../standin/inspect.hpp"
+#include "../support/standin/inspect.hpp"
 #include "support.hpp"
 
 namespace {
@@ -421,7 +421,7 @@ TEST_F(Completions, Futures) {
   EXPECT_EQ(code_of([&] { static_cast<void>(Future{}.is_ready()); }), errc::invalid_handle);
 }
 
-TEST_F(Completions, OfALaterWrapperGetTheExceptionsOfEarlierWork) {
+TEST_F(Completions, OfALaterWrapperDoNotGetExceptionsOfEarlierWork) {
   for (const Ownership then : {Ownership::borrow, Ownership::take}) {
     Gate gate;
     Stream made;
@@ -432,9 +432,8 @@ TEST_F(Completions, OfALaterWrapperGetTheExceptionsOfEarlierWork) {
       const Stream wrapped = Stream::from_native(handle, device(), then);
       const Future future = wrapped.future();
       gate.open();
-      EXPECT_FALSE(future.outcome().is_ok());
-      EXPECT_THROW(wrapped.synchronize(), std::runtime_error);
-      EXPECT_TRUE(wrapped.future().outcome().is_ok());
+      EXPECT_TRUE(future.outcome().is_ok());
+      EXPECT_NO_THROW(wrapped.synchronize());
     }
     if (then == Ownership::borrow) static_cast<void>(Stream::from_native(handle, device(), Ownership::take));
   }
@@ -453,16 +452,8 @@ TEST_F(Completions, OfALaterWrapperDoNotGetTheExceptionOfACompletionFunction) {
   const Future future = wrapped.future();
   may_throw.set_value();
   gate.open();
-  EXPECT_TRUE(future.outcome().is_ok());
-  const auto is_thrown = [&] {
-    try {
-      wrapped.synchronize();
-      return false;
-    } catch (const std::runtime_error&) {
-      return true;
-    }
-  };
-  EXPECT_TRUE(eventually(is_thrown));
+  EXPECT_TRUE(future.outcome().is_ok());  // called after the function that throws
+  EXPECT_NO_THROW(wrapped.synchronize());
 }
 
 TEST_F(Completions, AFutureIsNotWaitedForWhereThatWouldNotEnd) {

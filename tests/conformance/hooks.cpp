@@ -20,13 +20,14 @@ struct Told {
   HookEvent event;
   std::string stream_name;
   std::thread::id thread;
+  std::exception_ptr exception;
 };
 std::mutex mutex;
 std::vector<Told> told;
 
 void remember(const HookEvent& event) noexcept {
   const std::lock_guard lock{mutex};
-  told.push_back({event, event.stream_name, std::this_thread::get_id()});
+  told.push_back({event, event.stream_name, std::this_thread::get_id(), event.exception != nullptr ? *event.exception : nullptr});
 }
 
 class Hooks : public Conformance {
@@ -70,7 +71,7 @@ class Hooks : public Conformance {
 
 TEST_F(Hooks, EachKindHasItsOwnName) {
   std::set<std::string> names;
-  const int kinds = static_cast<int>(HookKind::range) + 1;
+  const int kinds = static_cast<int>(HookKind::lost_exception) + 1;
   for (int kind = 0; kind < kinds; ++kind) names.insert(to_string(static_cast<HookKind>(kind)));
   EXPECT_EQ(names.size(), static_cast<std::size_t>(kinds));
   EXPECT_FALSE(names.contains(""));
@@ -279,6 +280,49 @@ TEST_F(Hooks, TellOfHostFunctionsAndTheirRuns) {
   }
   EXPECT_FALSE(ran[1].event.failed);
   EXPECT_TRUE(ran[3].event.failed);
+}
+
+std::string what_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
+TEST_F(Hooks, TellOfExceptionsThatNobodyHasCollected) {
+  set_hook(remember);
+  std::uint64_t id = 0;
+  {
+    const Stream stream, collected;
+    id = stream.id();
+    for (const char* text : {"first", "second"}) stream.launch_host_func([text] { throw std::runtime_error{text}; });
+    Event{stream}.synchronize();
+    collected.launch_host_func([] { throw std::runtime_error{"collected"}; });
+    EXPECT_THROW(collected.synchronize(), std::runtime_error);
+    EXPECT_TRUE(all(HookKind::lost_exception).empty());
+  }
+  const HookEvent event = single(HookKind::lost_exception);
+  EXPECT_EQ(event.stream, id);
+  EXPECT_TRUE(event.failed);
+  EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).exception), "first");
+}
+
+TEST_F(Hooks, TellOfExceptionsThatComeAfterTheirStream) {
+  set_hook(remember);
+  Gate gate;
+  std::uint64_t id = 0;
+  {
+    const Stream stream;
+    id = stream.id();
+    gate.close_on(stream);
+    stream.launch_host_func([] { throw std::runtime_error{"late"}; });
+  }
+  EXPECT_TRUE(all(HookKind::lost_exception).empty());
+  gate.open();
+  ASSERT_TRUE(eventually([] { return !all(HookKind::lost_exception).empty(); }));
+  EXPECT_EQ(single(HookKind::lost_exception).stream, id);
+  EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).exception), "late");
 }
 
 TEST_F(Hooks, TellOfGraphs) {

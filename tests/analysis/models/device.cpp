@@ -189,8 +189,9 @@ void release_on_thread(LateRelease& late) noexcept { late.item.release(late.item
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
 void forget_capture(StreamUse) noexcept {}
-void finish_slot(Slot& slot) noexcept {
+std::exception_ptr finish_slot(Slot& slot) noexcept {
   if (is_free_of_points(slot)) free_waiting_slot(slot);
+  return {};
 }
 void free_waiting_slot(Slot& slot) noexcept {
   const std::lock_guard lock{checks::free_slots().mutex};

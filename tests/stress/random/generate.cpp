@@ -199,6 +199,7 @@ class Generator {
     o.partner = 1 + pick(static_cast<std::size_t>(last_id_));
     o.value = random_.below(256);
     o.choice = static_cast<unsigned>(random_.next());
+    if (verb == Verb::graph) o.parts = random_.below(all_parts + 1) & random_.below(all_parts + 1);
     choose_thread(o);
     choose_range(o);
     program_.operations.push_back(o);

@@ -274,7 +274,9 @@ bool Interpreter::execute_object(const Step& step) {
       });
       return true;
     case Call::drop_event:
-      events_->with(step.event, [](auto& event) { event = std::remove_reference_t<decltype(event)>{}; });
+      events_->with(step.event, [&](auto& event) {
+        event = std::remove_reference_t<decltype(event)>{EventOptions{.external = step.event >= first_external}};
+      });
       return true;
     case Call::record_stream:
       if (step.form == 1)
@@ -665,39 +667,101 @@ void Interpreter::elapsed(const Step& step) {
   if (stop - start < std::chrono::nanoseconds{0}) fail("a fill took a negative time");
 }
 
-/// Two halves are copied on two streams, one of them through memory of the graph. The graph is dropped with its streams while it runs.
-void Interpreter::graph(const Step& step) {
-  const StreamRef on = stream(step.stream);
-  const Stream main{on.device()}, side{on.device()};
-  unsigned char* const target = buffer(step.buffer).data() + step.at;
-  const unsigned char* const source = buffer(step.source).data() + step.source_at;
-  const std::size_t half = step.bytes / 2;
-  const auto runs = std::make_shared<std::atomic<int>>(0);
-  bool allocates = step.form % 2 != 0;
-  const auto work = [&] {
-    main.launch_host_func([runs] { ++*runs; });
-    side.wait_stream(main);
-    copy_bytes(main, target, source, half);
-    if (!allocates) {
-      copy_bytes(side, target + half, source + half, step.bytes - half);
-    } else {
-      DeviceBuffer<unsigned char> between(step.bytes - half, side);
-      copy_bytes(side, between.data(), source + half, step.bytes - half);
-      copy_bytes(side, target + half, between.data(), step.bytes - half);
-    }
-    main.wait_stream(side);
-  };
-  Graph graph;
+namespace {
+/// A graph of a program: what its capture submits, and what becomes of it then.
+struct GraphOf {
+  const Step& step;
+  EventObjects& events;
+  unsigned char* target;
+  const unsigned char* source;
+  Stream main, side;
+  std::shared_ptr<std::atomic<int>> runs = std::make_shared<std::atomic<int>>(0);
+  bool allocates = false;
+  Graph graph{};
+  GraphNode copy{}, function{};
+  int launched = 0;
+
+  [[nodiscard]] bool has(GraphPart part) const { return (step.parts & part) != 0; }
+  [[nodiscard]] std::size_t half() const { return step.bytes / 2; }
+  [[nodiscard]] bool changes() const { return has(changes_copy) && half() > 0; }
+  void submit();
+  void make();
+  void launch(StreamRef on) {
+    graph.launch(on);
+    ++launched;
+  }
+  void change(StreamRef on);
+  void nest();
+};
+
+/// Two halves are copied on two streams, one of them through memory of the graph. A copy that will be changed has a wrong source first.
+void GraphOf::submit() {
+  if (has(waits_for_event)) events.with(2 * first_external + 1 - step.event, [&](auto& event) { main.wait_event(event); });
+  main.launch_host_func([counted = runs] { ++*counted; });
+  if (has(disables_function)) function = last_node(main);
+  side.wait_stream(main);
+  copy_bytes(main, target, changes() ? source + step.bytes - half() : source, half());
+  if (changes()) copy = last_node(main);
+  if (!allocates) {
+    copy_bytes(side, target + half(), source + half(), step.bytes - half());
+  } else {
+    DeviceBuffer<unsigned char> between(step.bytes - half(), side);
+    copy_bytes(side, between.data(), source + half(), step.bytes - half());
+    copy_bytes(side, target + half(), between.data(), step.bytes - half());
+  }
+  main.wait_stream(side);
+  if (has(records_event)) events.with(step.event, [&](auto& event) { event.record(main); });
+}
+
+void GraphOf::make() {
+  allocates = step.form % 2 != 0;
   try {
-    graph = capture(main, work);
+    graph = capture(main, [&] { submit(); });
   } catch (const Error& error) {  // older runtimes cannot capture allocations
     if (error.code() != errc::capture || !std::exchange(allocates, false)) throw;
-    graph = capture(main, work);
+    graph = capture(main, [&] { submit(); });
   }
-  if (step.form % 4 >= 2) static_cast<void>(graph.update(main, work));
-  const int launches = 1 + static_cast<int>(step.form) / 8;
-  for (int i = 0; i < launches; ++i) graph.launch(on);
-  on.launch_host_func([runs, launches] {
+  if (step.form % 4 >= 2) static_cast<void>(graph.update(main, [&] { submit(); }));
+}
+
+/// Launches under way keep what they have.
+void GraphOf::change(StreamRef on) {
+  if (changes()) {
+    launch(on);
+    graph.update(main, copy, [&] { copy_bytes(main, target, source, half()); });
+  }
+  if (!has(disables_function)) return;
+  graph.set_enabled(function, false);
+  graph.launch(on);
+  graph.set_enabled(function, true);
+}
+
+/// A graph that allocates cannot be a part of another one.
+void GraphOf::nest() {
+  if (!has(is_nested)) return;
+  try {
+    graph = capture(main, [&] { graph.launch(main); });
+    if (allocates) fail("a graph that allocates memory is a part of another one");
+  } catch (const Error& error) {
+    if (error.code() != errc::not_supported || !allocates) throw;
+  }
+}
+}  // namespace
+
+/// The graph is dropped with its streams while it runs.
+void Interpreter::graph(const Step& step) {
+  const StreamRef on = stream(step.stream);
+  GraphOf made{.step = step,
+               .events = *events_,
+               .target = buffer(step.buffer).data() + step.at,
+               .source = buffer(step.source).data() + step.source_at,
+               .main = Stream{on.device()},
+               .side = Stream{on.device()}};
+  made.make();
+  made.change(on);
+  made.nest();
+  for (unsigned i = 0; i < 1 + step.form / 8; ++i) made.launch(on);
+  on.launch_host_func([runs = made.runs, launches = made.launched] {
     if (*runs != launches)
       fail("a function of a graph ran " + std::to_string(*runs) + " times in " + std::to_string(launches) + " launches");
   });

@@ -63,6 +63,9 @@ class Lowering {
   void order(int stream, const Places& required);
   void add_wait(int stream, int line, int missing);
   [[nodiscard]] std::optional<int> event_that_covers(int place);
+  void record(int event, int stream);
+  void reset_event(int event);
+  void bind_event(int event, int device);
   void wait_by_mark(int stream, int line, int place);
   void host_wait(const Places& required);
   void add_host_wait(int missing);
@@ -443,6 +446,31 @@ std::optional<int> Lowering::event_that_covers(int place) {
   return std::nullopt;
 }
 
+/// An event that a graph uses cannot be recorded on another device.
+void Lowering::record(int event, int stream) {
+  EventState& state = events_[static_cast<std::size_t>(event)];
+  touch(state.last_operation);
+  const int line = line_of(stream), device = slot(stream).device;
+  if (state.in_graph && state.device != device) reset_event(event);
+  emit(Call::record_event, stream).event = event;
+  state.covers = lines_.before(line);
+  state.held = lines_.held(line);
+  state.device = device;
+}
+
+void Lowering::reset_event(int event) {
+  EventState& state = events_[static_cast<std::size_t>(event)];
+  emit(Call::drop_event).event = event;
+  state = {.covers = {}, .held = {}, .last_operation = state.last_operation};
+}
+
+/// The event becomes a node of a graph of the device.
+void Lowering::bind_event(int event, int device) {
+  EventState& state = events_[static_cast<std::size_t>(event)];
+  if (state.device < 0) state.device = device;
+  state.in_graph = true;
+}
+
 void Lowering::wait_by_mark(int stream, int line, int place) {
   auto& marks = after_steps_[static_cast<std::size_t>(place)];
   if (marks.empty()) {
@@ -487,12 +515,8 @@ void Lowering::add_wait(int stream, int line, int missing) {
     emit(Call::wait_recorded, stream).other_stream = other;
   } else {
     const int event = static_cast<int>(random_.below(event_slots));
-    EventState& state = events_[static_cast<std::size_t>(event)];
-    touch(state.last_operation);
-    emit(Call::record_event, other).event = event;
+    record(event, other);
     emit(Call::wait_event, stream).event = event;
-    state.covers = lines_.before(from);
-    state.held = lines_.held(from);
   }
   wait_for(line, from);
 }
@@ -735,14 +759,37 @@ void Lowering::graph(const Operation& o) {
   touch_buffer(o.buffer);
   touch_buffer(o.source);
   open_gates_if_calls_may_wait();
-  order(o.stream,
-        buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) | buffer(o.source).conflicts(o.source_at, o.source_at + o.bytes, false));
   Step step = make(Call::graph, o.stream);
   step.form = random_.below(24);
+  step.parts = o.parts;
+  step.event = first_external + o.event % 2;
+  const int awaited = 2 * first_external + 1 - step.event, device = slot(o.stream).device, line = line_of(o.stream);
+  EventState& recorded_state = events_[static_cast<std::size_t>(step.event)];
+  EventState& awaited_state = events_[static_cast<std::size_t>(awaited)];
+  const Places required =
+      buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) | buffer(o.source).conflicts(o.source_at, o.source_at + o.bytes, false);
+  touch(recorded_state.last_operation);
+  touch(awaited_state.last_operation);
+  if ((o.parts & waits_for_event) != 0) {
+    order(o.stream, required & ~awaited_state.covers);
+    if ((required & ~(lines_.before(line) | known() | awaited_state.covers)).any()) order(o.stream, required);  // it was recorded again
+    wait_for(line, awaited_state);
+    bind_event(awaited, device);
+  } else {
+    order(o.stream, required);
+  }
+  if ((o.parts & records_event) != 0) {
+    if (recorded_state.device >= 0 && recorded_state.device != device) reset_event(step.event);
+    bind_event(step.event, device);
+  }
   std::copy_n(buffer(o.source).bytes.begin() + static_cast<long>(o.source_at), o.bytes,
               buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
   emit_access(step, o);
   commit_copy(o);
+  if ((o.parts & records_event) != 0) {
+    recorded_state.covers = work_after_[static_cast<std::size_t>(place_)];
+    recorded_state.held = lines_.held(line);
+  }
   if (to == BufferKind::pinned || from == BufferKind::pinned) synchronize(o.stream);
 }
 
@@ -988,10 +1035,7 @@ void Lowering::event(const Operation& o) {
   switch (o.verb) {
     case Verb::record_event:
       touch_line(line);
-      emit(step);
-      state.covers = lines_.before(line);
-      state.held = lines_.held(line);
-      return;
+      return record(o.event, o.stream);
     case Verb::wait_event:
       touch_line(line);
       step.call = Call::wait_event;
@@ -1007,10 +1051,7 @@ void Lowering::event(const Operation& o) {
       emit(step);
       return;
     default:
-      step.call = Call::drop_event;
-      emit(step);
-      state.covers.reset();
-      state.held.reset();
+      reset_event(o.event);
   }
 }
 

@@ -86,6 +86,7 @@ struct Step {
   std::size_t source_pitch = 0;
   unsigned value = 0;
   unsigned form = 0;   ///< which of several spellings
+  unsigned parts = 0;  ///< graph: of GraphPart
   int function = -1;   ///< completion: an operation whose host function must have run before
   int exception = -1;  ///< synchronize: the operation whose exception must arrive
   Answer answer = Answer::any;

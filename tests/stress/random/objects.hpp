@@ -55,8 +55,9 @@ struct BufferObject {
 
 /// Calls `f` with event number `event`, an Event or a TimedEvent.
 struct EventObjects {
-  std::array<runnel::Event, event_slots / 2> plain;
-  std::array<runnel::TimedEvent, event_slots / 2> timed;
+  std::array<runnel::Event, event_slots / 2> plain{runnel::Event{}, runnel::Event{{.external = true}}};
+  std::array<runnel::TimedEvent, event_slots / 2> timed{runnel::TimedEvent{}, runnel::TimedEvent{{.external = true}}};
+  static_assert(first_external == 2 && event_slots == 4);
 
   template <class F>
   decltype(auto) with(int event, F&& f) {

@@ -114,6 +114,8 @@ struct BufferState {
 struct EventState {
   Places covers;
   Places held;
+  int device = -1;        ///< of the native event; -1: there is none
+  bool in_graph = false;  ///< then the native event stays
   int last_operation = -1;
 };
 

@@ -141,6 +141,11 @@ std::string Printer::stream(int number) const {
   return text("(*s%d)", number);
 }
 
+[[nodiscard]] const char* type_of_event(int event) { return event % 2 == 0 ? "Event" : "TimedEvent"; }
+[[nodiscard]] const char* options_of_event(int event) { return event >= first_external ? "{.external = true}" : ""; }
+/// Of the two events that may be nodes of graphs.
+[[nodiscard]] int other_external(int event) { return 2 * first_external + 1 - event; }
+
 std::string Printer::data(int number, std::size_t at) const {
   const bool is_vector = kind(number) == BufferKind::pageable || kind(number) == BufferKind::registered;
   return text("b%d%sdata()", number, is_vector ? "." : "->") + (at > 0 ? text(" + %zu", at) : "");
@@ -155,6 +160,7 @@ void Printer::find_used() {
       if (step.source >= 0) buffers_.insert(step.source);
       if (step.third >= 0) buffers_.insert(step.third);
       if (step.event >= 0) events_.insert(step.event);
+      if (step.call == Call::graph) events_.insert(other_external(step.event));
       if (step.call == Call::leave_mark) marks_.insert(step.mark);
       uses_values_ |= step.call == Call::wait_value;
     }
@@ -184,7 +190,7 @@ void Printer::declare() {
     out_ += text("  %s b%d;\n", types[static_cast<std::size_t>(kind(used))], used);
     if (kind(used) == BufferKind::registered) out_ += text("  std::optional<HostRegistration> r%d;\n", used);
   }
-  for (const int used : events_) out_ += text("  %s e%d;\n", used % 2 == 0 ? "Event" : "TimedEvent", used);
+  for (const int used : events_) out_ += text("  %s e%d{%s};\n", type_of_event(used), used, options_of_event(used));
   if (uses_values_) out_ += text("  PinnedBuffer<std::uint32_t> values(%u);\n  std::fill(values.begin(), values.end(), 0);\n", most_values);
   for (const int used : marks_) out_ += text("  std::optional<Event> m%d;\n", used);
 }
@@ -327,7 +333,7 @@ std::string Printer::object(const Step& step) const {
     case Call::move_event:
       return text("{ auto moved = std::move(e%d); e%d = std::move(moved); }\n", step.event, step.event);
     case Call::drop_event:
-      return text("e%d = %s{};\n", step.event, step.event % 2 == 0 ? "Event" : "TimedEvent");
+      return text("e%d = %s{%s};\n", step.event, type_of_event(step.event), options_of_event(step.event));
     case Call::resize_buffer:
       return text("b%d->resize(%zu), b%d->resize(%zu);\n", step.buffer, step.bytes + 4096, step.buffer, step.bytes);
     case Call::set_stream:
@@ -522,18 +528,31 @@ std::string Printer::function(const Step& step, int place) const {
 }
 
 std::string Printer::graph(const Step& step) const {
+  const auto has = [&](GraphPart part) { return (step.parts & part) != 0; };
   const std::size_t half = step.bytes / 2, rest = step.bytes - half;
+  const bool changes = has(changes_copy) && half > 0;
   const std::string to = data(step.buffer, step.at), from = data(step.source, step.source_at), on = stream(step.stream);
   const std::string second = text(" + %zu", half);
   const std::string copies =
       step.form % 2 == 0 ? "copy_bytes(side, " + to + second + ", " + from + second + text(", %zu);\n", rest)
                          : text("{ DeviceBuffer<unsigned char> between(%zu, side); copy_bytes(side, between.data(), ", rest) + from +
                                second + text(", %zu); copy_bytes(side, ", rest) + to + second + text(", between.data(), %zu); }\n", rest);
-  std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on + ".device()};\n    const auto work = [&] {\n" +
-                      "      main.launch_host_func([] {});\n      side.wait_stream(main);\n      copy_bytes(main, " + to + ", " + from +
-                      text(", %zu);\n      ", half) + copies +
-                      "      main.wait_stream(side);\n    };\n    Graph graph = capture(main, work);\n";
+  const std::string launch = "    graph.launch(" + on + ");\n";
+  const std::string first = "copy_bytes(main, " + to + ", " + from;
+  std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on + ".device()};\n    GraphNode copied, called;\n";
+  lines += "    const auto work = [&] {\n";
+  if (has(waits_for_event)) lines += text("      main.wait_event(e%d);\n", other_external(step.event));
+  lines += "      main.launch_host_func([] {});\n";
+  if (has(disables_function)) lines += "      called = last_node(main);\n";
+  lines += "      side.wait_stream(main);\n      " + first + (changes ? text(" + %zu", rest) : "") + text(", %zu);\n", half);
+  if (changes) lines += "      copied = last_node(main);\n";
+  lines += "      " + copies + "      main.wait_stream(side);\n";
+  if (has(records_event)) lines += text("      e%d.record(main);\n", step.event);
+  lines += "    };\n    Graph graph = capture(main, work);\n";
   if (step.form % 4 >= 2) lines += "    static_cast<void>(graph.update(main, work));\n";
+  if (changes) lines += launch + "    graph.update(main, copied, [&] { " + first + text(", %zu); });\n", half);
+  if (has(disables_function)) lines += "    graph.set_enabled(called, false);\n" + launch + "    graph.set_enabled(called, true);\n";
+  if (has(is_nested) && step.form % 2 == 0) lines += "    graph = capture(main, [&] { graph.launch(main); });\n";
   return lines + text("    for (int i = 0; i < %u; ++i) graph.launch(", 1 + step.form / 8) + on + "); }\n";
 }
 

@@ -30,8 +30,19 @@ struct BufferSlot {
   std::size_t size = 0;
 };
 
-/// Even events are `Event`, odd ones are `TimedEvent`.
+/// Even events are `Event`, odd ones are `TimedEvent`. Those from `first_external` on may be nodes of graphs.
 inline constexpr int event_slots = 4;
+inline constexpr int first_external = 2;
+
+/// What a graph has beside its copies.
+enum GraphPart : unsigned {
+  waits_for_event = 1,    ///< each launch waits for the external event that is not `event`
+  records_event = 2,      ///< each launch records the external event `event`
+  changes_copy = 4,       ///< a copy gets other arguments after a launch
+  disables_function = 8,  ///< a host function is left out of a launch
+  is_nested = 16,         ///< the graph is launched as a part of another one
+  all_parts = 31,
+};
 
 enum class Verb : unsigned char {
   renew_buffer,    ///< drops the buffer, makes a new one and sets all its bytes
@@ -93,6 +104,7 @@ struct Operation {
   std::size_t pitch = 0;
   std::size_t source_pitch = 0;
   unsigned value = 0;   ///< what is written
+  unsigned parts = 0;   ///< graph: of GraphPart
   unsigned choice = 0;  ///< seed of the choices between forms of calls and means of ordering
 };
 

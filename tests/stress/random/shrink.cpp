@@ -51,6 +51,12 @@ Program shrink(Program program, const std::function<bool(const Program&)>& fails
     o.visit = 0;
     return visits;
   });
+  for (unsigned part = 1; part < all_parts; part *= 2)
+    simplify(program, fails, [part](Operation& o) {
+      const bool has_part = (o.parts & part) != 0;
+      o.parts &= ~part;
+      return has_part;
+    });
   const auto shorten = [&](std::size_t divisor) {
     simplify(program, fails, [divisor](Operation& o) {
       if ((o.verb != Verb::row && o.verb != Verb::list) || o.height < 2) return false;

@@ -980,6 +980,55 @@ void graphs(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+/// Nodes of events, changed and disabled nodes, and a graph within a graph.
+void graph_nodes(Checker& c) {
+  c.keeps_streams(4);
+  Bystander b;
+  if (!b.start(c)) return;
+  std::optional<Stream> stream;
+  std::optional<PinnedBuffer<int>> source, other, result;
+  std::optional<DeviceBuffer<int>> there;
+  std::optional<Event> event;
+  std::optional<Graph> inner, outer;
+  GraphNode copied, called;
+  if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
+  for (auto* const buffer : {&source, &other, &result})
+    if (!c.attempt("PinnedBuffer", [&] { buffer->emplace(64U); })) return;
+  if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *stream); })) return;
+  event.emplace(EventOptions{.external = true});
+  std::fill(source->begin(), source->end(), 5);
+  std::fill(other->begin(), other->end(), 6);
+  const auto work = [&] {
+    stream->wait_event(*event);
+    copy(*stream, *there, *source);
+    copied = last_node(*stream);
+    stream->launch_host_func([alive = Callable{}] {});
+    called = last_node(*stream);
+    copy(*stream, *result, *there);
+  };
+  if (!c.attempt("capture", [&] { inner = capture(*stream, work); })) return;
+  if (!c.attempt("update a copy", [&] { inner->update(*stream, copied, [&] { copy(*stream, *there, *other); }); })) return;
+  const auto function = [&] { stream->launch_host_func([alive = Callable{}] {}); };
+  if (!c.attempt("update a function", [&] { inner->update(*stream, called, function); })) return;
+  if (!c.attempt("set_enabled", [&] { inner->set_enabled(called, false); })) return;
+  if (!c.attempt("launch", [&] { inner->launch(*stream); })) return;
+  if (!c.attempt("set_enabled", [&] { inner->set_enabled(called, true); })) return;
+  const auto nested = [&] {
+    inner->launch(*stream);
+    event->record(*stream);
+  };
+  if (!c.attempt("capture", [&] { outer = capture(*stream, nested); })) return;
+  if (!c.attempt("is_capturing", [&] { c.require(!stream->is_capturing(), "the stream is captured"); })) return;
+  if (!c.attempt("launch", [&] { outer->launch(*stream); })) return;
+  inner.reset();
+  if (!c.attempt("synchronize", [&] { event->synchronize(); })) return;
+  if (c.sound()) c.require(result->data()[63] == 6, "the graph has not copied what it was changed to");
+  outer.reset();  // perhaps under way
+  event.reset();
+  if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
+  static_cast<void>(b.check(c));
+}
+
 void bounded_waits(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -1319,6 +1368,7 @@ constexpr Scenario scenarios[] = {
     {"pinned_given_back_last", pinned_given_back_last},
     {"captures", captures, "", true},
     {"graphs", graphs},
+    {"graph_nodes", graph_nodes},
     {"bounded_waits", bounded_waits},
     {"values", values},
     {"sharing", sharing, "STANDIN_DEVICES=2"},

@@ -51,10 +51,27 @@ vendor::Error call_outside_captures(Call kind, Body&& body, const char* name = _
       kind, [&](Lock& lock) -> int { return breaks_captures() ? vendor::capture_unsupported : body(lock); }, name);
 }
 
+/// NVIDIA's driver 580 crashes if a stream is queried while another thread begins or ends to capture it. The program ends where that
+/// happens.
+class Queried {
+ public:
+  explicit Queried(vendor::StreamHandle stream);
+  Queried(const Queried&) = delete;
+  Queried& operator=(const Queried&) = delete;
+  ~Queried();
+  static void refuse(vendor::StreamHandle stream);
+
+ private:
+  vendor::StreamHandle stream_;
+};
+
 // Both return a vendor::Code. Requires: the engine's mutex is held.
 int device_of(vendor::StreamHandle handle, int& device);
 /// What is destroyed with a stream that takes part in a capture: the capture, if the stream began it, or if its work is not joined.
 void break_capture_without(const Stream& stream);
+/// Gives a node other arguments. False if CUDA refuses them: other kinds of memory, a copy of rows, a fill of other rows.
+bool replace_copy(Work& work, const Rows& to, const Rows& from);
+bool replace_fill(Work& work, const Rows& to, std::vector<std::byte> value);
 /// Overwrites the destination of a copy or a fill, but for bytes that pending work may still use.
 void poison_if_unused(const Work& work);
 /// Enqueues a fill of `count` elements of `width` bytes with the bytes at `value`.

@@ -80,6 +80,22 @@ int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigne
   return vendor::ok;
 }
 
+int update_position(vendor::StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count, unsigned int flags) {
+  State& now = state();
+  const StreamPtr stream = now.stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  if (!stream->capturing()) return vendor::illegal_state;
+  Position position;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto place = now.nodes.find(reinterpret_cast<std::uintptr_t>(nodes[i]), now.misuse);
+    if (place == nullptr || place->graph != stream->capture->graph) return vendor::invalid_value;
+    position.push_back(place->number);
+  }
+  if (flags == API(StreamSetCaptureDependencies)) stream->position.clear();
+  wait_for_nodes(*stream, position);
+  return vendor::ok;
+}
+
 }  // namespace
 
 void standin::break_capture_without(const Stream& stream) {
@@ -110,6 +126,7 @@ vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
 }
 
 vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode mode) {
+  Queried::refuse(handle);
   return call(Call::makes, [&](Lock&) {
     State& now = state();
     const StreamPtr stream = now.stream(handle);
@@ -138,6 +155,7 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
 // A fault of the form `executed` ends the capture, and gives no graph.
 vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
   vendor::Graph made{};
+  Queried::refuse(handle);
   const vendor::Error e = call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     return stream == nullptr ? vendor::invalid_handle : end_capture(stream, &made);
@@ -200,6 +218,15 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
   return call([&](Lock&) { return describe(handle, status, number, graph, before, count); });
 }
 
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes, const cudaGraphEdgeData*, std::size_t count,
+                                                unsigned int flags) {
+#else
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes, std::size_t count, unsigned int flags) {
+#endif
+  return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
+}
+
 #else
 
 hipError_t hipStreamGetCaptureInfo(hipStream_t handle, hipStreamCaptureStatus* status, unsigned long long* number) {
@@ -212,21 +239,7 @@ hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus
 }
 
 hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t* nodes, std::size_t count, unsigned int flags) {
-  return call([&](Lock&) -> int {
-    State& now = state();
-    const StreamPtr stream = now.stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (!stream->capturing()) return vendor::illegal_state;
-    Position position;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto place = now.nodes.find(reinterpret_cast<std::uintptr_t>(nodes[i]), now.misuse);
-      if (place == nullptr || place->graph != stream->capture->graph) return vendor::invalid_value;
-      position.push_back(place->number);
-    }
-    if (flags == hipStreamSetCaptureDependencies) stream->position.clear();
-    wait_for_nodes(*stream, position);
-    return vendor::ok;
-  });
+  return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
 }
 
 #endif

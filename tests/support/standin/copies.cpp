@@ -16,16 +16,6 @@ constexpr std::size_t staged_at_the_call = std::size_t{64} << 10U;
 /// Of the vendors' devices ("memPitch").
 constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
 
-// Rows of bytes. A flat copy has one row.
-struct Rows {
-  std::byte* begin;
-  std::size_t pitch;
-  std::size_t width;
-  std::size_t height;
-
-  [[nodiscard]] std::byte* row(std::size_t i) const { return begin + i * pitch; }
-  [[nodiscard]] Range range() const { return {begin, height == 0 ? 0 : (height - 1) * pitch + width}; }
-};
 Rows rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t height) {
   return {static_cast<std::byte*>(const_cast<void*>(begin)), pitch, width, height};
 }
@@ -58,6 +48,36 @@ bool still_valid(const Rows& to, const Rows* from) {
   return valid(to) && (from == nullptr || valid(*from));
 }
 
+void become_copy(Work& work, const Rows& to, const Rows& from) {
+  work.kind = Kind::copy;
+  work.to = to;
+  work.from = from;
+  work.bytes = to.width * to.height;
+  work.touches = {to.range(), from.range()};
+  work.poison = [to] { poison(to); };
+  work.shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(kind_of(from));
+  work.run = [to, from] {
+    if (!still_valid(to, &from)) return;
+    for (std::size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
+  };
+}
+
+void become_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
+  work.kind = Kind::fill;
+  work.to = to;
+  work.value = value;
+  work.bytes = to.width * to.height;
+  work.touches = {to.range()};
+  work.poison = [to] { poison(to); };
+  work.shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(value.size());
+  work.run = [to, value = std::move(value)] {
+    if (!still_valid(to, nullptr)) return;
+    for (std::size_t i = 0; i < to.height; ++i) {
+      for (std::size_t j = 0; j < to.width; j += value.size()) std::memcpy(to.row(i) + j, value.data(), value.size());
+    }
+  };
+}
+
 int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle handle) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
@@ -71,11 +91,7 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   const bool from_host = kind_of(from) == Memory::pageable || kind_of(from) == Memory::pinned;
   const bool small = from.width * from.height <= staged_at_the_call;
   auto operation = std::make_shared<Operation>();
-  operation->kind = Kind::copy;
-  operation->bytes = to.width * to.height;
-  operation->touches = {to.range(), from.range()};
-  operation->poison = [to] { poison(to); };
-  operation->shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(kind_of(from));
+  become_copy(*operation, to, from);
   const bool blocks =
       !captured && (kind_of(to) == Memory::pageable || (to_host && from_host) || (kind_of(from) == Memory::pageable && !small));
 
@@ -89,11 +105,6 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
     operation->run = [to, taken = std::move(taken)] {
       if (!still_valid(to, nullptr)) return;
       for (std::size_t i = 0; i < to.height; ++i) std::memcpy(to.row(i), taken.data() + i * to.width, to.width);
-    };
-  } else {
-    operation->run = [to, from] {
-      if (!still_valid(to, &from)) return;
-      for (std::size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
     };
   }
   if (!blocks && !captured) poison_if_unused(*operation);
@@ -112,23 +123,32 @@ int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle hand
   if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return vendor::invalid_value;
   if (to.pitch < to.width || !valid(to, stream->capturing()) || kind_of(to) == Memory::pageable) return vendor::invalid_value;
   auto operation = std::make_shared<Operation>();
-  operation->kind = Kind::fill;
-  operation->bytes = to.width * to.height;
-  operation->touches = {to.range()};
-  operation->poison = [to] { poison(to); };
-  operation->shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(value.size());
-  operation->run = [to, value = std::move(value)] {
-    if (!still_valid(to, nullptr)) return;
-    for (std::size_t i = 0; i < to.height; ++i) {
-      for (std::size_t j = 0; j < to.width; j += value.size()) std::memcpy(to.row(i) + j, value.data(), value.size());
-    }
-  };
+  become_fill(*operation, to, std::move(value));
   if (!stream->capturing()) poison_if_unused(*operation);
   engine().submit(*stream, std::move(operation));
   return vendor::ok;
 }
 
 }  // namespace
+
+bool standin::replace_copy(Work& work, const Rows& to, const Rows& from) {
+  Work fresh;
+  if (!valid(to, true) || !valid(from, true)) return false;
+  become_copy(fresh, to, from);
+  if (work.kind != Kind::copy || fresh.shape != work.shape || work.to.height != 1 || to.height != 1 || to.width == 0) return false;
+  work = std::move(fresh);
+  return true;
+}
+
+bool standin::replace_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
+  Work fresh;
+  if (!valid(to, true)) return false;
+  become_fill(fresh, to, std::move(value));
+  const bool same_size = work.to.height == to.height && (to.height == 1 || (work.to.width == to.width && work.to.pitch == to.pitch));
+  if (work.kind != Kind::fill || fresh.shape != work.shape || !same_size || to.width == 0) return false;
+  work = std::move(fresh);
+  return true;
+}
 
 void standin::poison_if_unused(const Work& work) {
   const bool reads_its_destination = work.touches.size() > 1 && overlap(work.touches[0], work.touches[1]);

@@ -30,6 +30,17 @@ struct Range {
 };
 inline bool overlap(Range a, Range b) { return a.begin < b.begin + b.size && b.begin < a.begin + a.size; }
 
+/// Rows of bytes. A flat copy has one row.
+struct Rows {
+  std::byte* begin = nullptr;
+  std::size_t pitch = 0;
+  std::size_t width = 0;
+  std::size_t height = 0;
+
+  [[nodiscard]] std::byte* row(std::size_t i) const { return begin + i * pitch; }
+  [[nodiscard]] Range range() const { return {begin, height == 0 ? 0 : (height - 1) * pitch + width}; }
+};
+
 /// What an operation does. In a capture it decides the type of the node.
 enum class Kind {
   order,  ///< only orders others
@@ -41,20 +52,26 @@ enum class Kind {
   value,  ///< waits for a value in memory, or writes one
   allocation,
   free,
-  graph,  ///< launches another graph
+  graph,         ///< launches another graph
+  event_record,  ///< within a graph
+  event_wait,
 };
 
 /// What runs, without its place in an order. A graph runs the same work at each launch.
 struct Work {
   Kind kind = Kind::order;
   std::function<void()> run;
-  std::vector<Range> touches;    // of a copy or a fill: its destination first
-  std::function<void()> poison;  // overwrites the destination of a copy or a fill
-  bool opaque = false;           // a host function, or a wait for the host: it is unknown which memory it uses
-  void* memory = nullptr;        // what a node allocates or frees
-  const char* name = "";         // of a kernel
-  std::size_t bytes = 0;         // of a copy or a fill
-  int shape = 0;                 // an executable graph can take over other arguments only of the same shape
+  std::vector<Range> touches;         // of a copy or a fill: its destination first
+  std::function<void()> poison;       // overwrites the destination of a copy or a fill
+  bool opaque = false;                // a host function, or a wait for the host: it is unknown which memory it uses
+  void* memory = nullptr;             // what a node allocates or frees
+  const char* name = "";              // of a kernel
+  std::size_t bytes = 0;              // of a copy or a fill
+  Rows to, from;                      // the same
+  std::vector<std::byte> value;       // of a fill: an element
+  void (*function)(void*) = nullptr;  // of a host function in a graph
+  void* data = nullptr;
+  int shape = 0;  // an executable graph can take over other arguments only of the same shape
 };
 
 struct Operation : Work {

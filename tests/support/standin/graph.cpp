@@ -18,14 +18,26 @@ std::size_t append(const GraphPtr& graph, GraphNode node) {
   return number;
 }
 
-void add_node(Stream& stream, Work work, std::shared_ptr<const Graph> child) {
-  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr};
+void add_node(Stream& stream, Work work, GraphPtr child) {
+  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0, true};
   stream.position = {append(stream.capture->graph, std::move(node))};
 }
 
 void wait_for_nodes(Stream& stream, const Position& nodes) {
   for (const std::size_t node : nodes)
     if (std::find(stream.position.begin(), stream.position.end(), node) == stream.position.end()) stream.position.push_back(node);
+}
+
+GraphPtr clone(const Graph& graph, bool named) {
+  State& now = state();
+  auto copy = std::make_shared<Graph>(graph);
+  for (std::size_t i = 0; i < copy->nodes.size(); ++i) {
+    GraphNode& node = copy->nodes[i];
+    if (node.child != nullptr) node.child = clone(*node.child, named);
+    if (named) node.handle = now.nodes.add(std::make_shared<NodePlace>(NodePlace{copy, i}));
+    if (named && node.child != nullptr) node.child->handle = now.graphs.add(node.child);
+  }
+  return copy;
 }
 
 bool has_successor(const Graph& graph, std::size_t node) {
@@ -36,7 +48,10 @@ bool has_successor(const Graph& graph, std::size_t node) {
 
 void forget(std::uintptr_t handle, Graph& graph) {
   State& now = state();
-  for (GraphNode& node : graph.nodes) now.nodes.remove(node.handle, now.misuse);
+  for (GraphNode& node : graph.nodes) {
+    now.nodes.remove(node.handle, now.misuse);
+    if (node.child != nullptr) forget(node.child->handle, *node.child);
+  }
   now.graphs.remove(handle, now.misuse);
 }
 
@@ -75,7 +90,7 @@ int begin_uses(const ExecutableGraph& executable) {
 /// Overwrites what the graph writes, but for what another node of it reads or writes, too.
 void poison_destinations(const Graph& graph) {
   for (const GraphNode& node : graph.nodes) {
-    if (node.work.poison == nullptr) continue;
+    if (node.work.poison == nullptr || !node.enabled) continue;
     const bool alone = std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& other) {
       if (&other == &node) return false;
       return other.work.opaque || other.child != nullptr ||
@@ -84,6 +99,26 @@ void poison_destinations(const Graph& graph) {
     });
     if (alone) poison_if_unused(node.work);
   }
+}
+
+/// Whether every event of the graph lives.
+bool has_its_events(const Graph& graph) {
+  return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode& node) {
+    return (node.event == 0 || state().event(reinterpret_cast<vendor::EventHandle>(node.event)) != nullptr) &&
+           (node.child == nullptr || has_its_events(*node.child));
+  });
+}
+
+/// An event's record is made at the launch, and a node waits for the record that is current then.
+void take_event(const GraphNode& node, const OperationPtr& operation, std::vector<OperationPtr>& before) {
+  if (node.event == 0) return;
+  const auto event = state().event(reinterpret_cast<vendor::EventHandle>(node.event));
+  if (node.work.kind == Kind::event_wait) {
+    if (event->record != nullptr) before.push_back(event->record);
+    return;
+  }
+  event->record = operation;
+  event->capture = nullptr;
 }
 
 /// Submits the graph's work, as the stream's, after `start`. Returns what ends it.
@@ -99,8 +134,9 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
     if (before.empty()) before = start;
     if (node.child != nullptr) before = submit_nodes(*node.child, stream, before);
     auto operation = std::make_shared<Operation>();
-    static_cast<Work&>(*operation) = node.work;
+    if (node.enabled) static_cast<Work&>(*operation) = node.work;
     operations.push_back(operation);
+    take_event(node, operation, before);
     engine().submit_unordered(node.device, stream, std::move(operation), before);
   }
   std::vector<OperationPtr> ends = start;  // of a graph without nodes
@@ -115,9 +151,12 @@ int launch(ExecutableGraph& executable, Stream& stream) {
   if (stream.capturing()) {
     Work work;
     work.kind = Kind::graph;
-    add_node(stream, std::move(work), std::make_shared<Graph>(*executable.graph));
+    const GraphPtr child = clone(*executable.graph, true);
+    child->handle = state().graphs.add(child);
+    add_node(stream, std::move(work), child);
     return vendor::ok;
   }
+  if (!has_its_events(*executable.graph)) return vendor::invalid_value;
   const int code = begin_uses(executable);
   if (code != vendor::ok) return code;
   poison_destinations(*executable.graph);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,7 +15,8 @@ using namespace standin;
 
 namespace {
 
-int submit_host_function(vendor::StreamHandle handle, std::function<void()> function) {
+int submit_host_function(vendor::StreamHandle handle, std::function<void()> function, void (*called)(void*) = nullptr,
+                         void* data = nullptr) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
   if (const vendor::Code code = refusal(*stream)) return code;
@@ -19,6 +24,8 @@ int submit_host_function(vendor::StreamHandle handle, std::function<void()> func
   operation->kind = Kind::host_function;
   operation->run = std::move(function);
   operation->opaque = true;
+  operation->function = called;
+  operation->data = data;
   engine().submit(*stream, std::move(operation));
   return vendor::ok;
 }
@@ -30,6 +37,31 @@ int standin::device_of(vendor::StreamHandle handle, int& device) {
   if (stream == nullptr) return vendor::invalid_handle;
   device = stream->device;
   return vendor::ok;
+}
+
+namespace {
+std::mutex queried_mutex;
+std::vector<vendor::StreamHandle> queried;
+}  // namespace
+
+Queried::Queried(vendor::StreamHandle stream) : stream_{stream} {
+  {
+    const std::lock_guard lock{queried_mutex};
+    queried.push_back(stream_);
+  }
+  std::this_thread::yield();  // so that another thread has a chance to come
+}
+
+Queried::~Queried() {
+  const std::lock_guard lock{queried_mutex};
+  queried.erase(std::find(queried.begin(), queried.end(), stream_));
+}
+
+void Queried::refuse(vendor::StreamHandle stream) {
+  const std::lock_guard lock{queried_mutex};
+  if (std::find(queried.begin(), queried.end(), stream) == queried.end() || is_per_thread(stream)) return;
+  std::fputs("stand-in: a stream is queried while a capture of it begins or ends: NVIDIA's driver crashes here\n", stderr);
+  std::abort();
 }
 
 extern "C" {
@@ -73,6 +105,7 @@ vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
 
 // A query that returns "not ready" demands the work, so that a program that polls makes progress.
 vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
+  const Queried now{handle};
   return call_outside_captures(Call::plain, [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
@@ -129,7 +162,8 @@ vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* fla
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
-    return submit_host_function(handle, [function, data] { function(data); });
+    return submit_host_function(
+        handle, [function, data] { function(data); }, function, data);
   });
 }
 
@@ -154,7 +188,8 @@ hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function
 hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void* data) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
-    return submit_host_function(handle, [function, data] { function(data); });
+    return submit_host_function(
+        handle, [function, data] { function(data); }, function, data);
   });
 }
 

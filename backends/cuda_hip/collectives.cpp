@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives.hpp"
 
-#include "base/ccl.hpp"
+#include "comm/ccl.hpp"
 
 #include <cstring>
 

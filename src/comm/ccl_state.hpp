@@ -2,7 +2,7 @@
 /// A communicator over a library of collective operations on devices.
 #pragma once
 
-#include "base/ccl.hpp"
+#include "comm/ccl.hpp"
 #include "comm/state.hpp"
 
 #include <runnel/device.hpp>

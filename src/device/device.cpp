@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/device.hpp>
 
-#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "device/current_device.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
-#include "device/open_captures.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -331,20 +328,6 @@ void Device::disable_peer_access(Device peer) const {
   call.check(backend::disable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, false);
   detail::forget_reach(ordinal_, peer.ordinal_);
-}
-
-void Device::synchronize() const {
-  const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
-  detail::refuse_wait_in_capture(ordinal_, call.operation());
-  {
-    const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
-    call.check(backend::device_synchronize());
-  }
-  detail::emit_complete(ordinal_);
-}
-
-void detail::set_if_failed(std::error_code& code, Device device) noexcept {
-  set_by_call(code, [&] { device.synchronize(); });
 }
 
 RuntimeVersion runtime_version() {

@@ -6,12 +6,12 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/device_table.hpp"
-#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/deferred_frees.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
+#include "stream/open_captures.hpp"
 #include "stream/own_streams.hpp"
 
 #include <runnel/detail/access.hpp>

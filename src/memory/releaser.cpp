@@ -10,10 +10,10 @@
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/open_captures.hpp"
 #include "stream/slots.hpp"
 #include "stream/uses.hpp"
 

@@ -7,10 +7,10 @@
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "device/device_call.hpp"
+#include "device/ipc.hpp"
 #include "device/own_calls.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
-#include "stream/ipc.hpp"
 #include "stream/own_streams.hpp"
 
 #include <algorithm>

@@ -7,8 +7,8 @@
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/capture_rules.hpp"
-#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
+#include "stream/open_captures.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/config.hpp>

@@ -3,9 +3,9 @@
 
 #include "base/immortal.hpp"
 #include "base/process.hpp"
-#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
+#include "stream/open_captures.hpp"
 
 #include <runnel/detail/host_function.hpp>
 

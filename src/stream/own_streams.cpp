@@ -5,8 +5,8 @@
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
+#include "stream/open_captures.hpp"
 
 #include <runnel/detail/access.hpp>
 

@@ -10,11 +10,11 @@
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
 #include "device/device_table.hpp"
+#include "device/partition.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
-#include "stream/partition.hpp"
 #include "stream/patience.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
@@ -287,6 +287,12 @@ Priority StreamRef::priority() const {
   int priority = 0;
   call.check(backend::stream_priority(call.handle(), priority));
   return priority;
+}
+
+int StreamRef::multiprocessors() const {
+  const detail::StreamCall call{*this, "ask for a stream's multiprocessors"};
+  const detail::PartitionData* const part = call.slot().part;
+  return part != nullptr ? part->multiprocessors : device().multiprocessor_count();
 }
 
 bool detail::is_capturing(StreamRef stream, const char* operation) {

@@ -7,9 +7,9 @@
 #include "base/process.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
-#include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/open_captures.hpp"
 #include "stream/operations.hpp"
 
 #include <chrono>

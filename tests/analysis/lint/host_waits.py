@@ -30,7 +30,7 @@ EXCUSED = {
     'src/overlap/overlap.cpp: finish': 'what it calls announces the wait',
     'src/overlap/overlap.cpp: wait_for_place': PARTNER,
     'src/overlap/overlap.cpp: wait_for_chunk': PARTNER,
-    'src/device/bounded_wait.cpp: wait': THREAD,
+    'src/stream/device_waits.cpp: wait': THREAD,
     'src/copy/staging/workers.cpp: StagingWorkers::sleep': THREAD,
     'src/memory/releaser.cpp: stop': EXIT,
     'src/memory/releaser.cpp: wait_for_items': THREAD,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/ipc.hpp"
+#include "device/ipc.hpp"
 
 #include "base/check.hpp"
 #include "base/sync.hpp"

@@ -12,7 +12,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether a stream of the device takes part in one of them. Not seen: streams that joined a capture of another device, and that the
-/// library does not own. Defined where the streams are known, in stream/graph_functions.cpp.
+/// library does not own.
 [[nodiscard]] bool takes_part_in_open_capture(int device) noexcept;
 [[nodiscard]] inline bool takes_part_in_capture(int device) noexcept { return are_captures_open() && takes_part_in_open_capture(device); }
 /// @throws errc::capture

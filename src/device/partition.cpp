@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/partition.hpp"
+#include "device/partition.hpp"
 
 #include "base/check.hpp"
 #include "base/immortal.hpp"
@@ -7,7 +7,6 @@
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
-#include "stream/stream_call.hpp"
 
 #include <runnel/detail/access.hpp>
 
@@ -87,12 +86,6 @@ void partition(Device device, std::span<const int> multiprocessors, std::span<Pa
   const detail::Division& division = detail::divide(call.device(), multiprocessors);
   std::transform(division.parts.begin(), division.parts.end(), parts.begin(),
                  [](const detail::PartitionData& each) { return detail::Access::partition(&each); });
-}
-
-int StreamRef::multiprocessors() const {
-  const detail::StreamCall call{*this, "ask for a stream's multiprocessors"};
-  const detail::PartitionData* const part = call.slot().part;
-  return part != nullptr ? part->multiprocessors : device().multiprocessor_count();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// No runtime has a bounded wait for a device, or a query. So a thread of the library waits for the device, and the caller for that thread.
+// Waits for devices. No runtime has a bounded one, or a query. So a thread of the library waits for the device, and the caller for that
+// thread.
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
+#include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
-#include "device/open_captures.hpp"
+#include "stream/open_captures.hpp"
 
 #include <runnel/detail/checking.hpp>
 #include <runnel/device.hpp>
@@ -79,6 +81,20 @@ constinit std::array<DeviceWaiter, max_devices> waiters{};
 
 }  // namespace
 }  // namespace detail
+
+void Device::synchronize() const {
+  const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
+  detail::refuse_wait_in_capture(ordinal_, call.operation());
+  {
+    const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
+    call.check(backend::device_synchronize());
+  }
+  detail::emit_complete(ordinal_);
+}
+
+void detail::set_if_failed(std::error_code& code, Device device) noexcept {
+  set_by_call(code, [&] { device.synchronize(); });
+}
 
 bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
   const detail::DeviceCall call{ordinal_, "wait for a device"};

@@ -102,10 +102,12 @@ void EventBase::refuse_interprocess() const {
     throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
 }
 
-/// A node for what this event records.
-EventRef EventBase::take_node(int device, const char* operation) const {
-  return take_event(device, {.timed = timed_, .blocking_wait = options_.blocking_wait, .interprocess = options_.interprocess}, operation);
+[[nodiscard]] static backend::EventKind kind_of(bool timed, const EventOptions& options) noexcept {
+  return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
+
+/// A node for what this event records.
+EventRef EventBase::take_node(int device, const char* operation) const { return take_event(device, kind_of(timed_, options_), operation); }
 
 /// The node that a graph of the stream's capture may use, made now if there is none. It stays the event's from now on: what the graph
 /// records must be seen here.
@@ -115,7 +117,8 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
     throw_error(errc::not_supported, call.operation(), "an event that processes share cannot be a node of a graph");
   const std::lock_guard lock{changing_nodes};
   CurrentNode present{nodes_};
-  EventRef node = present ? std::move(present).hold() : take_node(call.slot().device, call.operation());
+  // Nothing is recorded here, and until the first launch the event has to be complete.
+  EventRef node = present ? std::move(present).hold() : make_event(call.slot().device, kind_of(timed_, options_), call.operation());
   if (records && node->device != call.slot().device)
     throw_error(errc::invalid_argument, call.operation(), "the event is of another device than the stream, and a graph cannot replace it");
   node->is_in_graph.store(true, std::memory_order_relaxed);

@@ -54,6 +54,10 @@ EventRef take_event(int device, backend::EventKind kind, const char* operation) 
       return EventRef::adopt(node);
     }
   }
+  return make_event(device, kind, operation);
+}
+
+EventRef make_event(int device, backend::EventKind kind, const char* operation) {
   watch_main_thread();
   auto node = std::make_unique<EventNode>();
   const ScopedDevice on{device, operation};

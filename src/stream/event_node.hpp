@@ -100,7 +100,9 @@ inline constexpr backend::EventKind timed_event{.timed = true, .blocking_wait = 
 
 /// A native event of the device's pool, or a new one. @throws the runtime's error, std::bad_alloc
 [[nodiscard]] EventRef take_event(int device, backend::EventKind kind, const char* operation);
-/// The same, but none if that fails.
+/// A new one: that of a pool may still mark what it has marked before.
+[[nodiscard]] EventRef make_event(int device, backend::EventKind kind, const char* operation);
+/// As take_event(), but none if that fails.
 [[nodiscard]] EventRef try_take_event(int device, backend::EventKind kind, const char* operation) noexcept;
 /// For an event that was made elsewhere.
 [[nodiscard]] EventRef wrap_event(native::event handle, int device, EventNode::Origin origin);

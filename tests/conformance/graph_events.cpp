@@ -139,6 +139,27 @@ TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {
   side->synchronize();
 }
 
+TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarked) {
+  Event awaited{external}, recorded{external};
+  Gate gate;
+  gate.close_on(*side);
+  {
+    const Event first{*side}, second{*side};  // their native events go back to the pool, and happen once the gate is open
+  }
+  const Graph graph = capture(*stream, [&] {
+    stream->wait_event(awaited);
+    fill_memory(*stream, 2);
+    recorded.record(*stream);
+  });
+  EXPECT_TRUE(recorded.query());
+  EXPECT_TRUE(awaited.query());
+  graph.launch(*stream);
+  EXPECT_TRUE(stream->synchronize_for(conformance::patience));
+  EXPECT_EQ(found(), 2);
+  gate.open();
+  side->synchronize();
+}
+
 TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
   Event event{external};
   const Graph first = capture(*stream, [&] {

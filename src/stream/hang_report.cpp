@@ -8,7 +8,7 @@
 #include "stream/capture.hpp"
 #include "stream/enter_stream.hpp"
 #include "stream/stream_device.hpp"
-#include "stream/uses.hpp"
+#include "stream/stream_point.hpp"
 
 #include <algorithm>
 #include <cstddef>

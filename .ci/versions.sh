@@ -121,10 +121,10 @@ part_mpich() {
     cd /runnel
     rm -rf build
     meson setup build -Dgpu_backend=host -Dmpi=enabled $1
-    ninja -C build tests/comm/comm_tests
-    ldd build/tests/comm/comm_tests | grep -F libmpich.so
+    ninja -C build tests/conformance/comm/comm_tests
+    ldd build/tests/conformance/comm/comm_tests | grep -F libmpich.so
     for processes in 1 2 4; do
-      timeout 600 mpirun -n $processes build/tests/comm/comm_tests --gtest_brief=1
+      timeout 600 mpirun -n $processes build/tests/conformance/comm/comm_tests --gtest_brief=1
     done' \
     ci "${version_options[*]}"
 }

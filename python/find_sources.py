@@ -3,6 +3,7 @@
 
     find_sources.py version              the version
     find_sources.py sources BACKEND      the library's sources for host, cuda or hip, one a line
+    find_sources.py observers            the names that observers.cpp.in wants, one a line
     find_sources.py toolkits             a line for each toolkit that is here: its name, the include folder and the library
 """
 import glob
@@ -27,11 +28,21 @@ def quoted(source, folder):
     return [os.path.join(ROOT, folder, name) for name in re.findall(r"'([\w/]+\.cpp)'", source)]
 
 
+def observers():
+    return re.findall(r"'(\w+)'", re.search(r"^observers = \[(.*?)\]", text("src", "observe", "meson.build"), re.DOTALL | re.MULTILINE).group(1))
+
+
+def observe_sources():
+    """Without the list of observers, which is made from observers.cpp.in."""
+    others = re.search(r"observe_sources = files\((.*?)\)", text("src", "observe", "meson.build"), re.DOTALL).group(1)
+    return quoted(others, "src/observe") + [os.path.join(ROOT, "src/observe", name + ".cpp") for name in observers()]
+
+
 def sources(backend):
     library = re.search(r"runnel_lib = library\(.*?files\((.*?)\)", text("src", "meson.build"), re.DOTALL).group(1)
     folder = "host" if backend == "host" else "cuda_hip"
     own = re.search(r"backend_sources = files\((.*?)\)", text("backends", folder, "meson.build"), re.DOTALL).group(1)
-    return quoted(library, "src") + quoted(own, "backends/" + folder) + ([os.path.join(ROOT, "backends/host/engine.cpp")] if backend == "host" else [])
+    return quoted(library, "src") + observe_sources() + quoted(own, "backends/" + folder) + ([os.path.join(ROOT, "backends/host/engine.cpp")] if backend == "host" else [])
 
 
 def cuda_version(include):
@@ -74,6 +85,8 @@ if __name__ == "__main__":
         print(version())
     elif sys.argv[1] == "sources":
         print("\n".join(sources(sys.argv[2])))
+    elif sys.argv[1] == "observers":
+        print("\n".join(observers()))
     else:
         wanted = os.environ.get("RUNNEL_BACKENDS", "").replace(",", " ").split()
         here = toolkits()

@@ -21,6 +21,7 @@ need_build_tools() {
   need python3 command -v python3
   need binutils command -v nm
   need libcli11-dev has_library CLI11
+  need nlohmann-json3-dev has_library nlohmann_json
   need libgtest-dev has_library gtest_main
   need libbenchmark-dev has_library benchmark
 }

@@ -120,85 +120,58 @@ void print_table(const Results& r) {
                 to_text(r.range->bytes).c_str(), to_text(r.range->device_bytes).c_str(), r.range->seconds, r.range->gigabytes_per_s);
 }
 
-void write_copies(Json& json, const std::vector<LinkRate>& links) {
-  json.key("copies");
-  json.open('[');
-  for (const LinkRate& link : links) {
-    json.open('{');
-    json.field("direction", link.direction);
-    json.field("memory", link.memory);
-    json.field("gigabytes_per_s", link.gigabytes_per_s);
-    json.field("held_us", link.held_us);
-    json.close('}');
-  }
-  json.close(']');
+Json copies_json(const std::vector<LinkRate>& links) {
+  Json all = Json::array();
+  for (const LinkRate& link : links)
+    all.push_back(
+        {{"direction", link.direction}, {"memory", link.memory}, {"gigabytes_per_s", link.gigabytes_per_s}, {"held_us", link.held_us}});
+  return all;
 }
 
-void write_operations(Json& json, const std::vector<OperationCost>& operations) {
-  json.key("operations");
-  json.open('[');
-  for (const OperationCost& operation : operations) {
-    json.open('{');
-    json.field("operation", operation.operation);
-    json.field("ns", operation.ns);
-    json.close('}');
-  }
-  json.close(']');
+Json operations_json(const std::vector<OperationCost>& operations) {
+  Json all = Json::array();
+  for (const OperationCost& operation : operations) all.push_back({{"operation", operation.operation}, {"ns", operation.ns}});
+  return all;
 }
 
-void write_overlaps(Json& json, const OverlapSizes& sizes, const OverlapRates& overlaps) {
-  json.key("overlap");
-  json.open('{');
-  json.field("bytes", static_cast<double>(sizes.bytes));
-  json.field("chunk", static_cast<double>(sizes.chunk));
-  json.field("in_flight", static_cast<double>(sizes.in_flight));
-  json.field("rounds", overlaps.rounds);
-  json.field("limit_gigabytes_per_s", overlaps.limit);
-  json.field("bound_threads", static_cast<double>(overlaps.bound.threads));
-  json.field("bound_gigabytes_per_s", overlaps.bound.alone);
-  json.field("bound_beside_devices_gigabytes_per_s", overlaps.bound.beside_devices);
-  json.key("rates");
-  json.open('[');
+Json overlap_json(const OverlapSizes& sizes, const OverlapRates& overlaps) {
+  Json rates = Json::array();
   for (const OverlapRate& rate : overlaps.rates) {
-    json.open('{');
-    json.field("memory", rate.memory);
-    json.field("strategy", rate.strategy);
-    json.field("chosen", rate.chosen);
-    json.field("gigabytes_per_s", rate.gigabytes_per_s);
-    json.field("of_limit", rate.of_limit);
-    if (rate.of_bound > 0) json.field("of_bound", rate.of_bound);
-    json.field("speedup", rate.speedup);
-    json.close('}');
+    Json& one = rates.emplace_back(Json{{"memory", rate.memory},
+                                        {"strategy", rate.strategy},
+                                        {"chosen", rate.chosen},
+                                        {"gigabytes_per_s", rate.gigabytes_per_s},
+                                        {"of_limit", rate.of_limit}});
+    if (rate.of_bound > 0) one["of_bound"] = rate.of_bound;
+    one["speedup"] = rate.speedup;
   }
-  json.close(']');
-  json.close('}');
+  return {{"bytes", sizes.bytes},
+          {"chunk", sizes.chunk},
+          {"in_flight", sizes.in_flight},
+          {"rounds", overlaps.rounds},
+          {"limit_gigabytes_per_s", overlaps.limit},
+          {"bound_threads", overlaps.bound.threads},
+          {"bound_gigabytes_per_s", overlaps.bound.alone},
+          {"bound_beside_devices_gigabytes_per_s", overlaps.bound.beside_devices},
+          {"rates", std::move(rates)}};
 }
 
-void write_range(Json& json, const RangeRate& range) {
-  json.key("range");
-  json.open('{');
-  json.field("bytes", static_cast<double>(range.bytes));
-  json.field("device_bytes", static_cast<double>(range.device_bytes));
-  json.field("seconds", range.seconds);
-  json.field("gigabytes_per_s", range.gigabytes_per_s);
-  json.close('}');
-}
-
-std::string json_text(const Results& r) {
-  Json json;
-  json.open('{');
-  json.field("version", RUNNEL_VERSION);
-  json.field("backend", RUNNEL_BACKEND);
-  json.field("device", r.device);
-  json.field("devices", static_cast<double>(r.sizes.devices.size()));
-  json.field("host_processors", std::thread::hardware_concurrency());
-  json.field("copy_bytes", static_cast<double>(r.link_bytes));
-  write_copies(json, r.links);
-  write_operations(json, r.operations);
-  if (r.overlaps) write_overlaps(json, r.sizes, *r.overlaps);
-  if (r.range) write_range(json, *r.range);
-  json.close('}');
-  return json.text();
+Json to_json(const Results& r) {
+  Json json{{"version", RUNNEL_VERSION},
+            {"backend", RUNNEL_BACKEND},
+            {"device", r.device},
+            {"devices", r.sizes.devices.size()},
+            {"host_processors", std::thread::hardware_concurrency()},
+            {"copy_bytes", r.link_bytes},
+            {"copies", copies_json(r.links)},
+            {"operations", operations_json(r.operations)}};
+  if (r.overlaps) json["overlap"] = overlap_json(r.sizes, *r.overlaps);
+  if (r.range)
+    json["range"] = {{"bytes", r.range->bytes},
+                     {"device_bytes", r.range->device_bytes},
+                     {"seconds", r.range->seconds},
+                     {"gigabytes_per_s", r.range->gigabytes_per_s}};
+  return json;
 }
 
 /// Draws a timeline for each strategy and kind of memory: "pinned-stream-per-chunk.svg".
@@ -260,11 +233,11 @@ std::optional<OverlapSizes> chosen_range(const BenchCommand& command, OverlapSiz
 }
 
 /// The earlier results, if there are any to compare with. Refuses those that cannot be compared before a minute is spent on measuring.
-std::optional<JsonValue> earlier_results(const BenchCommand& command, Results results) {
+std::optional<Json> earlier_results(const BenchCommand& command, Results results) {
   if (command.compare.empty()) return std::nullopt;
-  JsonValue before = read_results(command.compare);
+  Json before = read_results(command.compare);
   results.overlaps.emplace();
-  require_comparable(before, parse_json(json_text(results)));
+  require_comparable(before, to_json(results));
   return before;
 }
 
@@ -273,14 +246,14 @@ std::optional<JsonValue> earlier_results(const BenchCommand& command, Results re
 int bench(const BenchCommand& command) {
   Results results = describe(command);
   const std::optional<OverlapSizes> range = chosen_range(command, results.sizes);
-  const std::optional<JsonValue> before = earlier_results(command, results);
+  const std::optional<Json> before = earlier_results(command, results);
   measure(results, range);
   if (results.overlaps && results.sizes.record_times) draw_timelines(results, command.timelines);
-  const std::string json = json_text(results);
-  command.json ? static_cast<void>(std::printf("%s\n", json.c_str())) : print_table(results);
+  const Json json = to_json(results);
+  command.json ? static_cast<void>(std::printf("%s\n", to_line(json).c_str())) : print_table(results);
   if (!before) return 0;
   if (!command.json) std::printf("\n");
-  return print_comparison(command.json ? stderr : stdout, *before, parse_json(json), command.threshold) == 0 ? 0 : slower_status;
+  return print_comparison(command.json ? stderr : stdout, *before, json, command.threshold) == 0 ? 0 : slower_status;
 }
 
 }  // namespace tool

@@ -3,10 +3,13 @@
 
 #include "failure.hpp"
 #include "files.hpp"
+#include "json.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -23,20 +26,33 @@ struct Row {
   bool is_rate;  ///< more is better
 };
 
+// What a value does not have is empty, so that a file of another program reads like one without results.
+const Json& at(const Json& value, const char* key) {
+  static const Json none;
+  const auto place = value.find(key);
+  return place != value.end() ? *place : none;
+}
+const Json& elements(const Json& value) {
+  static const Json none = Json::array();
+  return value.is_array() ? value : none;
+}
+std::string text(const Json& value) { return value.is_string() ? value.get<std::string>() : ""; }
+double number(const Json& value) { return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN(); }
+
 /// All rows of the results, in the order of the tables.
-std::vector<Row> rows_of(const JsonValue& results) {
+std::vector<Row> rows_of(const Json& results) {
   std::vector<Row> rows;
-  for (const JsonValue& copy : results.at("copies").elements()) {
-    const std::string name = "copy " + copy.at("direction").text() + ", " + copy.at("memory").text() + " memory";
-    rows.push_back({name, copy.at("gigabytes_per_s").number(), "GB/s", true});
-    rows.push_back({name + ", caller held", copy.at("held_us").number(), "us", false});
+  for (const Json& copy : elements(at(results, "copies"))) {
+    const std::string name = "copy " + text(at(copy, "direction")) + ", " + text(at(copy, "memory")) + " memory";
+    rows.push_back({name, number(at(copy, "gigabytes_per_s")), "GB/s", true});
+    rows.push_back({name + ", caller held", number(at(copy, "held_us")), "us", false});
   }
-  for (const JsonValue& operation : results.at("operations").elements())
-    rows.push_back({operation.at("operation").text(), operation.at("ns").number(), "ns", false});
-  for (const JsonValue& rate : results.at("overlap").at("rates").elements())
-    rows.push_back({"overlap, " + rate.at("memory").text() + " memory, " + rate.at("strategy").text(), rate.at("gigabytes_per_s").number(),
+  for (const Json& operation : elements(at(results, "operations")))
+    rows.push_back({text(at(operation, "operation")), number(at(operation, "ns")), "ns", false});
+  for (const Json& rate : elements(at(at(results, "overlap"), "rates")))
+    rows.push_back({"overlap, " + text(at(rate, "memory")) + " memory, " + text(at(rate, "strategy")), number(at(rate, "gigabytes_per_s")),
                     "GB/s", true});
-  if (const double range = results.at("range").at("gigabytes_per_s").number(); !std::isnan(range))
+  if (const double range = number(at(at(results, "range"), "gigabytes_per_s")); !std::isnan(range))
     rows.push_back({"a range through the device", range, "GB/s", true});
   return rows;
 }
@@ -47,14 +63,14 @@ const Row* find(const std::vector<Row>& rows, const Row& like) {
 }
 
 /// "2097152", "NVIDIA H200".
-std::string in_words(const JsonValue& value) {
-  if (const std::string text = value.text(); !text.empty()) return text;
+std::string in_words(const Json& value) {
+  if (value.is_string()) return text(value);
   char digits[40];
-  std::snprintf(digits, sizeof digits, "%.12g", value.number());
-  return std::isnan(value.number()) ? "nothing" : digits;
+  std::snprintf(digits, sizeof digits, "%.12g", number(value));
+  return std::isnan(number(value)) ? "nothing" : digits;
 }
 
-void require_same(const char* what, const JsonValue& before, const JsonValue& now, const char* advice) {
+void require_same(const char* what, const Json& before, const Json& now, const char* advice) {
   if (in_words(before) == in_words(now)) return;
   throw Failure(std::string{"the earlier results cannot be compared: "} + what + " was " + in_words(before) + ", and is " + in_words(now) +
                 " now; " + advice);
@@ -62,34 +78,34 @@ void require_same(const char* what, const JsonValue& before, const JsonValue& no
 
 }  // namespace
 
-JsonValue read_results(const std::string& path) {
-  const auto refuse = [&](const std::string& why) -> JsonValue {
+Json read_results(const std::string& path) {
+  const auto refuse = [&](const std::string& why) -> Json {
     throw Failure(in_quotes(path) + " " + why + "; name a file that runnel bench --json has written");
   };
   if (std::error_code none; std::filesystem::is_directory(path, none)) return refuse("is a folder");
-  std::string text(most_bytes, '\0');
-  text.resize(InputFile{path}.read({reinterpret_cast<unsigned char*>(text.data()), text.size()}));
-  if (text.size() == most_bytes) return refuse("has more than results need");
+  std::string bytes(most_bytes, '\0');
+  bytes.resize(InputFile{path}.read({reinterpret_cast<unsigned char*>(bytes.data()), bytes.size()}));
+  if (bytes.size() == most_bytes) return refuse("has more than results need");
   try {
-    JsonValue results = parse_json(text);
+    Json results = Json::parse(bytes);
     if (!rows_of(results).empty()) return results;
-  } catch (const Failure& failure) {
-    return refuse(std::string{"has "} + failure.what());
+  } catch (const Json::parse_error& error) {
+    return refuse("is no JSON at byte " + std::to_string(error.byte));
   }
   return refuse("has no results");
 }
 
-void require_comparable(const JsonValue& before, const JsonValue& now) {
-  for (const char* field : {"backend", "device"}) require_same(field, before.at(field), now.at(field), "measure again on this machine");
-  require_same("the size of copies", before.at("copy_bytes"), now.at("copy_bytes"), "give the same --size");
-  const JsonValue &overlap = before.at("overlap"), &overlap_now = now.at("overlap");
-  if (overlap.at("rates").elements().empty()) return;
+void require_comparable(const Json& before, const Json& now) {
+  for (const char* field : {"backend", "device"}) require_same(field, at(before, field), at(now, field), "measure again on this machine");
+  require_same("the size of copies", at(before, "copy_bytes"), at(now, "copy_bytes"), "give the same --size");
+  const Json &overlap = at(before, "overlap"), &overlap_now = at(now, "overlap");
+  if (elements(at(overlap, "rates")).empty()) return;
   for (const char* field : {"bytes", "chunk", "in_flight"})
-    require_same((std::string{"the overlap's "} + field).c_str(), overlap.at(field), overlap_now.at(field),
+    require_same((std::string{"the overlap's "} + field).c_str(), at(overlap, field), at(overlap_now, field),
                  "give the same --size, --chunk and --in-flight");
 }
 
-int print_comparison(std::FILE* to, const JsonValue& before, const JsonValue& now, double percent) {
+int print_comparison(std::FILE* to, const Json& before, const Json& now, double percent) {
   const std::vector<Row> earlier = rows_of(before), later = rows_of(now);
   int slower = 0;
   std::fprintf(to, "%-52s %12s %12s %8s\n", "compared with the earlier results", "before", "now", "slower by");

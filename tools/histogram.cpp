@@ -40,15 +40,9 @@ void print_table(const Histogram& histogram, std::uint64_t bytes) {
 }
 
 void print_json(const Histogram& histogram, const ReadingSummary& summary) {
-  Json json;
-  json.open('{');
-  summary.write(json);
-  json.key("counts");
-  json.open('[');
-  for (const std::uint64_t count : histogram) json.digits(std::to_string(count));
-  json.close(']');
-  json.close('}');
-  std::printf("%s\n", json.text().c_str());
+  Json json = summary.to_json();
+  json["counts"] = histogram;
+  std::printf("%s\n", to_line(json).c_str());
 }
 
 }  // namespace

@@ -94,13 +94,8 @@ void ReadingSummary::print() const {
   std::printf("  %d %s, %s\n", processes, processes == 1 ? "process" : "processes", how.c_str());
 }
 
-void ReadingSummary::write(Json& json) const {
-  json.field("files", static_cast<double>(files));
-  json.field("processes", processes);
-  json.key("bytes");
-  json.digits(std::to_string(bytes));
-  json.field("seconds", seconds);
-  json.field("gigabytes_per_s", rate());
+Json ReadingSummary::to_json() const {
+  return {{"files", files}, {"processes", processes}, {"bytes", bytes}, {"seconds", seconds}, {"gigabytes_per_s", rate()}};
 }
 
 Reading::Reading(const ReadingCommand& command, std::size_t width, Processes& processes)

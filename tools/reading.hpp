@@ -10,6 +10,8 @@
 #include <runnel/overlap.hpp>
 #include <runnel/stream.hpp>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -21,8 +23,6 @@
 #include <vector>
 
 namespace tool {
-
-class Json;
 
 /// The arguments as typed.
 struct ReadingCommand {
@@ -74,7 +74,7 @@ struct ReadingSummary {
 
   [[nodiscard]] double rate() const noexcept { return seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0; }
   void print() const;
-  void write(Json& json) const;
+  [[nodiscard]] nlohmann::ordered_json to_json() const;
 };
 
 /// One run of such a command, by this process and the others.

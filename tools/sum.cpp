@@ -55,14 +55,12 @@ std::string to_text(double number) {
   return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
-void write(Json& json, std::string_view name, double number) {
-  json.key(name);
-  std::isfinite(number) ? json.digits(to_text(number)) : json.string(to_text(number));  // JSON has no such numbers
-}
-template <class Integer>
-void write(Json& json, std::string_view name, Integer number) {
-  json.key(name);
-  json.digits(to_text(number));
+// JSON has no numbers that are infinite or NaN, and its readers expect that an integer has 64 bits.
+Json to_json(double number) { return std::isfinite(number) ? Json(number) : Json(to_text(number)); }
+Json to_json(std::int64_t number) { return number; }
+Json to_json(Integer128 number) {
+  const auto short_number = static_cast<std::int64_t>(number);
+  return short_number == number ? Json(short_number) : Json(to_text(number));
 }
 
 std::uint64_t nans_of(const FloatSum& total) { return total.nans; }
@@ -80,21 +78,16 @@ void print_table(const T& total, const std::string& type) {
 
 template <class T>
 void print_json(const T& total, const std::string& type, const ReadingSummary& summary) {
-  Json json;
-  json.open('{');
-  summary.write(json);
-  json.field("type", type);
-  json.key("numbers");
-  json.digits(std::to_string(total.count));
-  write(json, "sum", total.sum);
-  json.key("nans");
-  json.digits(std::to_string(nans_of(total)));
+  Json json = summary.to_json();
+  json["type"] = type;
+  json["numbers"] = total.count;
+  json["sum"] = to_json(total.sum);
+  json["nans"] = nans_of(total);
   if (total.count > nans_of(total)) {
-    write(json, "minimum", total.least);
-    write(json, "maximum", total.most);
+    json["minimum"] = to_json(total.least);
+    json["maximum"] = to_json(total.most);
   }
-  json.close('}');
-  std::printf("%s\n", json.text().c_str());
+  std::printf("%s\n", to_line(json).c_str());
 }
 
 template <class Number>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The times of kernels, copies and fills from CUPTI's activity API, for traces. The library links no CUPTI: it loads the one of the
 /// runtime's major version when a trace begins, and needs no header of it. What is declared here is the part of CUPTI 12 and 13 that is
-/// used; tests/trace/cupti.cpp compares it with CUPTI's own header.
+/// used; tests/integration/trace/cupti.cpp compares it with CUPTI's own header.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -19,6 +19,34 @@ inline cudaError_t cuda_capture_number(cudaStream_t stream, unsigned long long* 
   return e;
 }
 
+/// The capture that a stream takes part in.
+struct Captured {
+  cudaGraph_t graph = nullptr;  // null: none, or it is broken
+  const cudaGraphNode_t* before = nullptr;
+  std::size_t count = 0;  // the nodes that come before the stream's next one
+};
+inline cudaError_t cuda_find_capture(cudaStream_t stream, Captured& found) noexcept {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  unsigned long long number = 0;
+#if CUDART_VERSION >= 13000
+  const cudaError_t e = cudaStreamGetCaptureInfo(stream, &capture, &number, &found.graph, &found.before, nullptr, &found.count);
+#elif CUDART_VERSION >= 12000
+  const cudaError_t e = cudaStreamGetCaptureInfo(stream, &capture, &number, &found.graph, &found.before, &found.count);
+#else
+  const cudaError_t e = cudaStreamGetCaptureInfo_v2(stream, &capture, &number, &found.graph, &found.before, &found.count);
+#endif
+  if (e != cudaSuccess || capture != cudaStreamCaptureStatusActive) found = {};
+  return e;
+}
+/// The stream's next node comes after this one alone.
+inline cudaError_t cuda_continue_after(cudaStream_t stream, cudaGraphNode_t node) noexcept {
+#if CUDART_VERSION >= 13000
+  return cudaStreamUpdateCaptureDependencies(stream, &node, nullptr, 1, cudaStreamSetCaptureDependencies);
+#else
+  return cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies);
+#endif
+}
+
 inline cudaError_t cuda_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) noexcept {
 #if CUDART_VERSION >= 12030
   // Edges between kernels may carry data, and without room for it the runtime refuses to list them.

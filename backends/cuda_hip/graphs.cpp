@@ -1,9 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/backend.hpp>
 
+#include <cstddef>
+#include <memory>
+#include <new>
+
 #include "runtime.hpp"
 
 namespace runnel::inline RUNNEL_ABI::backend {
+
+namespace {
+
+/// Adds a node after all that the captured stream has been given, and before what it is given later. AMD's runtimes have calls that do so
+/// for an event only since 7.0, and none for a graph; adding by hand is the same in all versions of both vendors.
+template <class Add>
+[[nodiscard]] status capture_node(native::stream stream, Add add) noexcept {
+  rt::Captured capture;
+  rt::error e = rt::find_capture(stream, capture);
+  if (e == rt::error{} && capture.graph == nullptr) e = rt::capture_is_broken;
+  if (e != rt::error{}) return e;
+  native::graph_node node{};
+  e = add(&node, capture.graph, capture.before, capture.count);
+  if (e != rt::error{}) return e;
+  e = rt::continue_after(stream, node);
+  if (e != rt::error{}) static_cast<void>(rt::graph_destroy_node(node));
+  return e;
+}
+
+}  // namespace
+
+status capture_event_record(native::event event, native::stream stream) noexcept {
+  return capture_node(stream, [=](auto... place) { return rt::graph_add_event_record(place..., event); });
+}
+
+status capture_event_wait(native::stream stream, native::event event) noexcept {
+  return capture_node(stream, [=](auto... place) { return rt::graph_add_event_wait(place..., event); });
+}
 
 status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& count) noexcept {
   return rt::graph_get_nodes(graph, nodes, &count);
@@ -22,6 +54,9 @@ status graph_node_kind(native::graph_node node, NodeKind& kind) noexcept {
          : type == rt::node_host_function ? NodeKind::host_function
          : type == rt::node_allocation    ? NodeKind::allocation
          : type == rt::node_free          ? NodeKind::free
+         : type == rt::node_event_record  ? NodeKind::event_record
+         : type == rt::node_event_wait    ? NodeKind::event_wait
+         : type == rt::node_graph         ? NodeKind::graph
                                           : NodeKind::other;
   return s;
 }
@@ -30,6 +65,100 @@ status graph_destroy(native::graph graph) noexcept { return rt::graph_destroy(gr
 
 status graph_instantiate(native::executable_graph& executable, native::graph graph) noexcept {
   return rt::graph_instantiate(&executable, graph, rt::free_at_next_launch);
+}
+
+status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
+  rt::Captured capture;
+  const status s = rt::find_capture(stream, capture);
+  node = capture.count == 1 ? capture.before[0] : nullptr;
+  is_flat = rt::last_copy_was_flat();
+  return s;
+}
+
+namespace {
+
+struct Relinked {
+  Relink relink;
+  void* context;
+};
+
+[[nodiscard]] status relink_node(native::graph_node node, const Relinked& how) noexcept;
+
+/// Within the graph that a node holds.
+[[nodiscard]] status relink_child(native::graph_node holder, const Relinked& how) noexcept {
+  native::graph child{};
+  std::size_t count = 0;
+  status s = rt::graph_of_node(holder, &child);
+  if (s == ok) s = rt::graph_get_nodes(child, nullptr, &count);
+  if (s != ok || count == 0) return s;
+  const std::unique_ptr<native::graph_node[]> nodes{new (std::nothrow) native::graph_node[count]};
+  if (nodes == nullptr) return rt::out_of_memory;
+  s = rt::graph_get_nodes(child, nodes.get(), &count);
+  for (std::size_t i = 0; i < count && s == ok; ++i) s = relink_node(nodes[i], how);
+  return s;
+}
+
+status relink_node(native::graph_node node, const Relinked& how) noexcept {
+  NodeKind kind{};
+  status s = graph_node_kind(node, kind);
+  if (s == ok && kind == NodeKind::graph) return relink_child(node, how);
+  if (s != ok || kind != NodeKind::host_function) return s;
+  rt::host_function_arguments called{};
+  s = rt::graph_get_host_function(node, &called);
+  if (s != ok) return s;
+  called.userData = how.relink(how.context, called.fn, called.userData);
+  return rt::graph_set_host_function(node, &called);
+}
+
+}  // namespace
+
+status capture_graph(native::stream stream, native::graph graph, native::executable_graph, Relink relink, void* context) noexcept {
+  return capture_node(stream, [&](native::graph_node* node, auto... place) {
+    const rt::error e = rt::graph_add_graph(node, place..., graph);
+    if (e != rt::error{}) return e;
+    const auto relinked = static_cast<rt::error>(relink_child(*node, {relink, context}));
+    if (relinked != rt::error{}) static_cast<void>(rt::graph_destroy_node(*node));
+    return relinked;
+  });
+}
+
+status graph_host_function(native::graph_node node, void (*&function)(void*), void*& data) noexcept {
+  rt::host_function_arguments found{};
+  const status s = rt::graph_get_host_function(node, &found);
+  function = found.fn;
+  data = found.userData;
+  return s;
+}
+
+namespace {
+/// The node of the graph gets the arguments, too: another graph may take this one over as it is then.
+template <class Arguments>
+[[nodiscard]] status change(native::executable_graph executable, native::graph_node node, native::graph_node from,
+                            rt::error (*get)(native::graph_node, Arguments*),
+                            rt::error (*set)(native::executable_graph, native::graph_node, const Arguments*),
+                            rt::error (*set_in_graph)(native::graph_node, const Arguments*)) noexcept {
+  Arguments found{};
+  status s = get(from, &found);
+  if (s == ok) s = set(executable, node, &found);
+  if (s == ok) s = set_in_graph(node, &found);
+  return s;
+}
+}  // namespace
+
+status graph_change_node(native::executable_graph executable, native::graph_node node, native::graph_node from, NodeKind kind) noexcept {
+  switch (kind) {
+    case NodeKind::copy:
+      return change<rt::copy_arguments>(executable, node, from, rt::graph_get_copy, rt::graph_executable_set_copy, rt::graph_set_copy);
+    case NodeKind::fill:
+      return change<rt::fill_arguments>(executable, node, from, rt::graph_get_fill, rt::graph_executable_set_fill, rt::graph_set_fill);
+    default:
+      return change<rt::kernel_arguments>(executable, node, from, rt::graph_get_kernel, rt::graph_executable_set_kernel,
+                                          rt::graph_set_kernel);
+  }
+}
+
+status graph_enable_node(native::executable_graph executable, native::graph_node node, bool enabled) noexcept {
+  return rt::graph_enable_node(executable, node, enabled ? 1 : 0);
 }
 
 status graph_update(native::executable_graph executable, native::graph graph) noexcept { return rt::graph_update(executable, graph); }

@@ -19,7 +19,7 @@ struct Captured {
   const hipGraphNode_t* before = nullptr;
   std::size_t count = 0;  // the nodes that come before the stream's next one
 };
-inline hipError_t find_capture(hipStream_t stream, Captured& found) noexcept {
+inline hipError_t hip_find_capture(hipStream_t stream, Captured& found) noexcept {
   if (stream == nullptr) return hipSuccess;  // the null stream is never captured; 5.2 answers the question with "unknown error"
   hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
   unsigned long long number = 0;
@@ -27,6 +27,14 @@ inline hipError_t find_capture(hipStream_t stream, Captured& found) noexcept {
   if (e != hipSuccess || capture != hipStreamCaptureStatusActive) found = {};
   return e;
 }
+
+/// The last copy that this thread has enqueued; without bytes if it was not one of contiguous bytes.
+struct FlatCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+inline thread_local constinit FlatCopy last_flat_copy{};
 
 /// Makes the stream wait for the last work of all other streams of its capture. `joined`: whether there was any that it did not wait for.
 inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& joined) noexcept {
@@ -69,7 +77,7 @@ inline hipError_t leave_broken_capture(hipStream_t stream) noexcept {
 inline hipError_t end_capture(hipStream_t stream, hipGraph_t* graph) noexcept {
   Captured capture;
   bool joined = false;
-  hipError_t e = find_capture(stream, capture);
+  hipError_t e = hip_find_capture(stream, capture);
   if (e == hipSuccess && capture.graph != nullptr) e = join_all(stream, capture, joined);
   if (e != hipSuccess) return e;
   const hipError_t ended = hipStreamEndCapture(stream, graph);

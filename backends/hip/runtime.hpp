@@ -207,7 +207,7 @@ inline constexpr auto stream_end_capture = translated<&cudaStreamEndCapture>;
 inline error stream_capture_number(native::stream stream, unsigned long long* number) noexcept {
   *number = 0;
 #if HIP_VERSION >= 50500000
-  if (stream == nullptr) return hipSuccess;  // as in find_capture()
+  if (stream == nullptr) return hipSuccess;  // as in hip_find_capture()
   hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
   unsigned long long found = 0;
   const error e = hipStreamGetCaptureInfo(stream, &capture, &found);
@@ -216,7 +216,7 @@ inline error stream_capture_number(native::stream stream, unsigned long long* nu
 #else
   // Before 5.5 the runtime gave each stream of a capture another number. All of these streams have the same graph, so its address serves.
   Captured capture;
-  const error e = find_capture(stream, capture);
+  const error e = hip_find_capture(stream, capture);
   *number = reinterpret_cast<std::uintptr_t>(capture.graph);
   return e;
 #endif
@@ -235,7 +235,7 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
 // cannot be captured. So in a capture the node is added by hand.
 inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   Captured capture;
-  error e = find_capture(stream, capture);
+  error e = hip_find_capture(stream, capture);
   if (e != hipSuccess) return e;
   if (capture.graph != nullptr) {
     const hipHostNodeParams what{function, data};
@@ -323,6 +323,60 @@ inline constexpr graph_node_type node_fill = cudaGraphNodeTypeMemset;
 inline constexpr graph_node_type node_host_function = cudaGraphNodeTypeHost;
 inline constexpr graph_node_type node_allocation = cudaGraphNodeTypeMemAlloc;
 inline constexpr graph_node_type node_free = cudaGraphNodeTypeMemFree;
+inline constexpr graph_node_type node_event_record = cudaGraphNodeTypeEventRecord;
+inline constexpr graph_node_type node_event_wait = cudaGraphNodeTypeWaitEvent;
+inline constexpr error capture_is_broken = hipErrorStreamCaptureInvalidated;
+inline error find_capture(native::stream stream, Captured& found) noexcept {
+  return hipCUDAErrorTohipError(cuda_find_capture(stream, found));
+}
+inline constexpr auto continue_after = translated<&cuda_continue_after>;
+inline constexpr auto graph_add_event_record = translated<&cudaGraphAddEventRecordNode>;
+inline constexpr auto graph_add_event_wait = translated<&cudaGraphAddEventWaitNode>;
+inline constexpr auto graph_destroy_node = translated<&cudaGraphDestroyNode>;
+using host_function_arguments = cudaHostNodeParams;
+inline error graph_get_host_function(native::graph_node node, host_function_arguments* found) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphHostNodeGetParams(node, found));
+}
+using copy_arguments = cudaMemcpy3DParms;
+inline bool last_copy_was_flat() noexcept { return true; }  // the runtime tells the arguments of every copy
+inline error graph_get_copy(native::graph_node node, copy_arguments* found) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphMemcpyNodeGetParams(node, found));
+}
+inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node, const copy_arguments* given) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphExecMemcpyNodeSetParams(executable, node, given));
+}
+inline error graph_set_copy(native::graph_node node, const copy_arguments* given) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphMemcpyNodeSetParams(node, given));
+}
+using fill_arguments = cudaMemsetParams;
+inline error graph_get_fill(native::graph_node node, fill_arguments* found) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphMemsetNodeGetParams(node, found));
+}
+inline error graph_executable_set_fill(native::executable_graph executable, native::graph_node node, const fill_arguments* given) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphExecMemsetNodeSetParams(executable, node, given));
+}
+inline error graph_set_fill(native::graph_node node, const fill_arguments* given) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphMemsetNodeSetParams(node, given));
+}
+using kernel_arguments = cudaKernelNodeParams;
+inline error graph_get_kernel(native::graph_node node, kernel_arguments* found) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphKernelNodeGetParams(node, found));
+}
+inline error graph_executable_set_kernel(native::executable_graph executable, native::graph_node node,
+                                         const kernel_arguments* given) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphExecKernelNodeSetParams(executable, node, given));
+}
+inline error graph_set_kernel(native::graph_node node, const kernel_arguments* given) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphKernelNodeSetParams(node, given));
+}
+inline error graph_enable_node(native::executable_graph executable, native::graph_node node, unsigned int enabled) noexcept {
+  return hipCUDAErrorTohipError(cudaGraphNodeSetEnabled(executable, node, enabled));
+}
+inline constexpr graph_node_type node_graph = cudaGraphNodeTypeGraph;
+inline constexpr error out_of_memory = hipErrorOutOfMemory;
+inline constexpr auto graph_add_graph = translated<&cudaGraphAddChildGraphNode>;
+inline constexpr auto graph_of_node = translated<&cudaGraphChildGraphNodeGetGraph>;
+inline constexpr auto graph_set_host_function = translated<&cudaGraphHostNodeSetParams>;
 inline constexpr auto graph_get_nodes = translated<&cudaGraphGetNodes>;
 inline constexpr auto graph_get_edges = translated<&cuda_graph_edges>;
 inline constexpr auto graph_node_get_type = translated<&cudaGraphNodeGetType>;
@@ -351,6 +405,49 @@ inline constexpr graph_node_type node_free = hipGraphNodeTypeMemFree;
 inline constexpr graph_node_type node_allocation = hipGraphNodeTypeCount;  // no node has this type: see malloc_async
 inline constexpr graph_node_type node_free = hipGraphNodeTypeCount;
 #endif
+inline constexpr graph_node_type node_event_record = hipGraphNodeTypeEventRecord;
+inline constexpr graph_node_type node_event_wait = hipGraphNodeTypeWaitEvent;
+inline constexpr error capture_is_broken = hipErrorStreamCaptureInvalidated;
+inline constexpr auto find_capture = &hip_find_capture;
+inline error continue_after(native::stream stream, native::graph_node node) noexcept {
+  return hipStreamUpdateCaptureDependencies(stream, &node, 1, hipStreamSetCaptureDependencies);
+}
+inline constexpr auto graph_add_event_record = &hipGraphAddEventRecordNode;
+inline constexpr auto graph_add_event_wait = &hipGraphAddEventWaitNode;
+inline constexpr auto graph_destroy_node = &hipGraphDestroyNode;
+using host_function_arguments = hipHostNodeParams;
+inline constexpr auto graph_get_host_function = &hipGraphHostNodeGetParams;
+// AMD's runtime does not tell the arguments of a flat copy's node, nor whether a node is one.
+using copy_arguments = FlatCopy;
+inline bool last_copy_was_flat() noexcept { return last_flat_copy.bytes > 0; }
+inline error graph_get_copy(native::graph_node, copy_arguments* found) noexcept {
+  *found = last_flat_copy;
+  return found->bytes > 0 ? hipSuccess : hipErrorInvalidValue;
+}
+inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node, const copy_arguments* copy) noexcept {
+  return hipGraphExecMemcpyNodeSetParams1D(executable, node, copy->to, copy->from, copy->bytes, hipMemcpyDefault);
+}
+inline error graph_set_copy(native::graph_node node, const copy_arguments* copy) noexcept {
+  return hipGraphMemcpyNodeSetParams1D(node, copy->to, copy->from, copy->bytes, hipMemcpyDefault);
+}
+using fill_arguments = hipMemsetParams;
+inline constexpr auto graph_get_fill = &hipGraphMemsetNodeGetParams;
+inline constexpr auto graph_executable_set_fill = &hipGraphExecMemsetNodeSetParams;
+inline constexpr auto graph_set_fill = &hipGraphMemsetNodeSetParams;
+using kernel_arguments = hipKernelNodeParams;
+inline constexpr auto graph_get_kernel = &hipGraphKernelNodeGetParams;
+inline constexpr auto graph_executable_set_kernel = &hipGraphExecKernelNodeSetParams;
+inline constexpr auto graph_set_kernel = &hipGraphKernelNodeSetParams;
+#if HIP_VERSION >= 50600000
+inline constexpr auto graph_enable_node = &hipGraphNodeSetEnabled;
+#else
+inline error graph_enable_node(native::executable_graph, native::graph_node, unsigned int) noexcept { return hipErrorNotSupported; }
+#endif
+inline constexpr graph_node_type node_graph = hipGraphNodeTypeGraph;
+inline constexpr error out_of_memory = hipErrorOutOfMemory;
+inline constexpr auto graph_add_graph = &hipGraphAddChildGraphNode;
+inline constexpr auto graph_of_node = &hipGraphChildGraphNodeGetGraph;
+inline constexpr auto graph_set_host_function = &hipGraphHostNodeSetParams;
 inline constexpr auto graph_get_nodes = &hipGraphGetNodes;
 inline constexpr auto graph_get_edges = &hipGraphGetEdges;
 inline constexpr auto graph_node_get_type = &hipGraphNodeGetType;
@@ -411,13 +508,13 @@ inline constexpr auto free_async = &hipFreeAsync;
 // AMD's runtime captures these two since 5.5. Before, it runs them at once, so that a graph would use memory that is freed already.
 inline error malloc_async(void** memory, std::size_t size, native::stream stream) noexcept {
   Captured capture;
-  const error e = find_capture(stream, capture);
+  const error e = hip_find_capture(stream, capture);
   if (e != hipSuccess) return e;
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
   Captured capture;  // If the runtime does not answer, the memory is freed as outside of a capture: else it would leak.
-  static_cast<void>(find_capture(stream, capture));
+  static_cast<void>(hip_find_capture(stream, capture));
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
 }
 #endif
@@ -495,9 +592,18 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 // Copies and fills
 inline constexpr auto copy_default = hipMemcpyDefault;
 inline error copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
+#ifndef __HIP_PLATFORM_NVIDIA__
+  last_flat_copy = {to, from, bytes};
+#endif
   return hipMemcpyAsync(to, from, bytes, copy_default, stream);
 }
-inline constexpr auto copy_2d_async = &hipMemcpy2DAsync;
+inline error copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
+                           hipMemcpyKind kind, native::stream stream) noexcept {
+#ifndef __HIP_PLATFORM_NVIDIA__
+  last_flat_copy = {};
+#endif
+  return hipMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, stream);
+}
 inline constexpr auto copy_peer_async = &hipMemcpyPeerAsync;
 inline error copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
                               native::stream stream) noexcept {

@@ -19,9 +19,17 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
+namespace host {
+struct GraphWork;
+}
+
 struct native::host_graph_node {
   backend::NodeKind kind;
-  std::function<void()> run;  // may be empty; called once for each launch
+  std::function<void()> run;            // may be empty; called once for each launch
+  native::host_event* event = nullptr;  // of a node that records it or waits for it
+  void (*function)(void*) = nullptr;    // of a host function, which `run` calls
+  void* data = nullptr;
+  std::shared_ptr<const host::GraphWork> child{};  // of a graph within the graph
 };
 
 namespace host {
@@ -95,12 +103,19 @@ void leave_capture(native::host_stream& stream) noexcept;
 [[nodiscard]] std::optional<backend::status> capture_node(native::host_stream& stream, native::host_graph_node node);
 /// The same for a node that allocates. Afterwards `block` belongs to the graph. @throws std::bad_alloc; `block` is the caller's then
 [[nodiscard]] std::optional<backend::status> capture_allocation(native::host_stream& stream, void* block);
+/// The last step of the stream's chain, if that is a node. Null otherwise.
+[[nodiscard]] const native::host_graph_node* last_node(const native::host_stream& stream) noexcept;
 /// Where the stream stands in its capture, if it takes part in one.
 [[nodiscard]] CapturedMark capture_mark(const native::host_stream& stream);
 /// Later work of the stream comes after the mark: the stream takes part in the mark's capture from then on.
 [[nodiscard]] backend::status wait_in_capture(native::host_stream& stream, const CapturedMark& mark);
 /// Breaks the capture of a stream that was told to wait for an event from outside of the capture: a graph cannot repeat such a wait.
 [[nodiscard]] backend::status refuse_outside_wait(const native::host_stream& stream) noexcept;
+
+/// A node that records the event, or waits for it, at each launch.
+[[nodiscard]] inline backend::status capture_event_node(native::stream handle, backend::NodeKind kind, native::event event) noexcept {
+  return catch_bad_alloc([&] { return capture_node(resolve(handle), {kind, {}, event}).value_or(status_of(errc::capture)); });
+}
 
 /// Submits work in the order that default and blocking streams promise, or adds it to the stream's capture.
 template <class F>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture.hpp"
-#include "shared_marks.hpp"
+#include "event.hpp"
 
 #include "base/announce.hpp"
 #include "base/sync.hpp"
@@ -11,44 +10,6 @@
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
-
-namespace host {
-
-/// The time at which a timed event happened. Each record makes a new one, and the record's task writes it.
-struct Stamp {
-  sync::Clock::time_point time;
-};
-
-/// What was recorded.
-struct Mark {
-  Wait wait{};              // without a queue: nothing
-  CapturedMark captured{};  // in place of the wait
-  std::shared_ptr<const Stamp> stamp;
-  std::uint64_t shared_number = 0;  // of an event that other processes may share: the record's number there
-};
-
-}  // namespace host
-
-struct native::host_event {
-  explicit host_event(backend::EventKind with, std::shared_ptr<const host::SharedMarks> with_others = nullptr) noexcept
-      : kind{with}, shared{std::move(with_others)} {}
-
-  [[nodiscard]] host::Mark read() const {
-    const std::lock_guard lock{mutex};
-    return mark;
-  }
-
-  /// The number of the last record, if that is not `mark`: mostly another process has made it. Else 0.
-  [[nodiscard]] std::uint64_t number_beside(const host::Mark& known) const noexcept {
-    const std::uint64_t last = shared == nullptr ? 0 : shared->last();
-    return last == known.shared_number ? 0 : last;
-  }
-
-  const backend::EventKind kind;
-  const std::shared_ptr<const host::SharedMarks> shared;  // null: the event is of this process alone
-  mutable sync::Mutex mutex;                              // two threads may record at once: one of the two marks stays, undivided
-  host::Mark mark;
-};
 
 namespace backend {
 
@@ -108,18 +69,14 @@ status event_record(native::event event, native::stream handle) noexcept {
     } else if (event->shared != nullptr) {
       submit_shared(stream, event->shared, mark);
     } else if (event->kind.timed) {
-      const auto stamp = std::make_shared<host::Stamp>();
-      mark.wait = {stream.queue, 0, sync::Token::make()};
-      mark.wait.until = host::submit_in_order(stream, [stamp, token = mark.wait.token] {
-        stamp->time = sync::Clock::now();
-        token.happens_before();
-      });
-      mark.stamp = stamp;
+      host::MarkTask task = event->make_task();
+      mark.stamp = task.stamp;
+      mark.wait = {stream.queue, 0, task.token};
+      mark.wait.until = host::submit_in_order(stream, std::move(task));
     } else {
       mark.wait = host::end_of(stream);
     }
-    const std::lock_guard lock{event->mutex};
-    std::swap(event->mark, mark);  // the old mark is destroyed outside the lock
+    event->replace(std::move(mark));
     return ok;
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture.hpp"
+#include "event.hpp"
 
 #include "base/sync.hpp"
 
@@ -17,40 +17,82 @@ namespace {
 struct Submission {
   static constexpr std::size_t none = ~std::size_t{0};
   std::size_t chain;
-  std::size_t first, last;   // runs these of Plan::nodes, which may be none: only its number is wanted then
-  std::size_t after = none;  // or waits for this submission
+  std::size_t first, last;                            // runs these of Plan::nodes, which may be none: only its number is wanted then
+  std::size_t after = none;                           // or waits for this submission
+  const native::host_graph_node* of_event = nullptr;  // or records an event, or waits for one
 };
 
 struct Plan {
+  struct Node {
+    const native::host_graph_node* handle;                // of the graph
+    std::shared_ptr<const native::host_graph_node> does;  // this, which another node may have been before
+    bool is_enabled = true;
+  };
   std::shared_ptr<const GraphWork> work;  // keeps the nodes
-  std::vector<const native::host_graph_node*> nodes;
+  std::vector<Node> nodes;
   std::vector<Submission> submissions;
+  std::size_t chains = 1;
 };
 
-/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a node between them.
+/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a node between them. The chains of a graph
+/// within the graph are chains of the whole.
 class Planner {
  public:
-  explicit Planner(std::shared_ptr<const GraphWork> work) : open_(work->chains), steps_(work->chains, 0) {
-    for (const GraphWork::Step& step : work->steps)
-      if (step.node == nullptr) awaited_.insert(step.after);
-    for (const GraphWork::Step& step : work->steps) add(step);
-    close(0, work->chains > 1);  // its number marks the end of the launch
-    plan_.work = std::move(work);
+  explicit Planner(const std::shared_ptr<const GraphWork>& work) : open_(1) {
+    add(*work, 0);
+    close(0, !plan_.submissions.empty());  // its number marks the end of the launch
+    plan_.work = work;
+    plan_.chains = open_.size();
+    for (Plan::Node& node : plan_.nodes) node.does = {work, node.handle};
   }
   [[nodiscard]] Plan take() { return std::move(plan_); }
 
  private:
-  void add(const GraphWork::Step& step) {
-    if (step.node != nullptr) {
-      open_[step.chain].push_back(step.node);
-    } else if (const auto found = ends_.find(step.after); found != ends_.end()) {
-      close(step.chain, false);
-      plan_.submissions.push_back({step.chain, 0, 0, found->second});
+  /// A graph on its way into the plan.
+  struct Part {
+    std::vector<std::size_t> chains;  // of the whole, by chain of the graph
+    std::vector<std::size_t> steps;   // so far
+    std::set<Position> awaited;
+    std::map<Position, std::size_t> ends;  // the submission at the end of which a chain has come that far
+  };
+
+  /// The graph's first chain continues this one.
+  void add(const GraphWork& work, std::size_t chain) {
+    Part part{{chain}, std::vector<std::size_t>(work.chains, 0), {}, {}};
+    while (part.chains.size() < work.chains) {
+      part.chains.push_back(open_.size());
+      open_.emplace_back();
     }
-    const Position reached{step.chain, ++steps_[step.chain]};
-    if (awaited_.count(reached) == 0) return;
-    close(step.chain, true);
-    ends_[reached] = plan_.submissions.size() - 1;
+    if (work.chains > 1) fork(part);
+    for (const GraphWork::Step& step : work.steps)
+      if (step.node == nullptr) part.awaited.insert(step.after);
+    for (const GraphWork::Step& step : work.steps) add(step, part);
+  }
+
+  /// The other chains begin where the first one is.
+  void fork(const Part& part) {
+    close(part.chains.front(), true);
+    const std::size_t start = plan_.submissions.size() - 1;
+    for (std::size_t i = 1; i < part.chains.size(); ++i) plan_.submissions.push_back({part.chains[i], 0, 0, start});
+  }
+
+  void add(const GraphWork::Step& step, Part& part) {
+    const std::size_t chain = part.chains[step.chain];
+    if (step.node != nullptr && step.node->child != nullptr) {
+      add(*step.node->child, chain);
+    } else if (step.node != nullptr && step.node->event != nullptr) {
+      close(chain, false);
+      plan_.submissions.push_back({chain, 0, 0, Submission::none, step.node});
+    } else if (step.node != nullptr) {
+      open_[chain].push_back(step.node);
+    } else if (const auto found = part.ends.find(step.after); found != part.ends.end()) {
+      close(chain, false);
+      plan_.submissions.push_back({chain, 0, 0, found->second});
+    }
+    const Position reached{step.chain, ++part.steps[step.chain]};
+    if (part.awaited.count(reached) == 0) return;
+    close(chain, true);
+    part.ends[reached] = plan_.submissions.size() - 1;
   }
 
   /// Submits the open nodes of a chain. `always`: even if there are none.
@@ -58,16 +100,13 @@ class Planner {
     std::vector<const native::host_graph_node*>& open = open_[chain];
     if (open.empty() && !always) return;
     const std::size_t first = plan_.nodes.size();
-    plan_.nodes.insert(plan_.nodes.end(), open.begin(), open.end());
+    for (const native::host_graph_node* const node : open) plan_.nodes.push_back({node, {}});
     open.clear();
     plan_.submissions.push_back({chain, first, plan_.nodes.size()});
   }
 
   Plan plan_;
-  std::vector<std::vector<const native::host_graph_node*>> open_;
-  std::vector<std::size_t> steps_;
-  std::set<Position> awaited_;
-  std::map<Position, std::size_t> ends_;  // the submission at the end of which a chain has come that far
+  std::vector<std::vector<const native::host_graph_node*>> open_;  // by chain of the whole
 };
 
 /// A queue that only graphs submit to.
@@ -92,6 +131,7 @@ struct native::host_executable_graph {
   std::shared_ptr<const host::Plan> plan;
   std::vector<host::GraphQueue> queues{};  // of the chains but the first, which runs in the launching stream's queue
   std::vector<host::Wait> ends{};          // by submission, of the launch under way
+  std::vector<host::MarkTask> records{};   // of the launch under way, in the order of the submissions
   host::Wait last{};                       // the end of the last launch
 };
 
@@ -104,7 +144,7 @@ struct Run {
   std::size_t first, last;
   void operator()() const noexcept {
     for (std::size_t i = first; i < last; ++i)
-      if (plan->nodes[i]->run) plan->nodes[i]->run();
+      if (const Plan::Node& node = plan->nodes[i]; node.is_enabled && node.does->run) node.does->run();
   }
 };
 
@@ -117,10 +157,17 @@ struct Run {
   return chain == 0 ? stream.queue : graph.queues[chain - 1].get();
 }
 
+[[nodiscard]] bool is_record(const Submission& submission) noexcept {
+  return submission.of_event != nullptr && submission.of_event->kind == backend::NodeKind::event_record;
+}
+
 /// After this, no submission of the launch fails, unless another thread submits to the same stream and memory runs out at the same time.
 void make_room(native::host_executable_graph& graph, native::host_stream& stream) {
   const std::size_t count = graph.plan->submissions.size() + 2;
   graph.ends.assign(count, {});
+  graph.records.clear();
+  for (const Submission& each : graph.plan->submissions)
+    if (is_record(each)) graph.records.push_back(each.of_event->event->make_task());
   stream.queue->wait_for_room();
   stream.queue->reserve(count);
   for (const GraphQueue& queue : graph.queues) {
@@ -129,8 +176,18 @@ void make_room(native::host_executable_graph& graph, native::host_stream& stream
   }
 }
 
+/// From now on the event's record is this one.
+void record(native::host_event& event, const TaskQueuePtr& queue, MarkTask task) {
+  Mark mark;
+  mark.stamp = task.stamp;
+  mark.wait = {queue, 0, task.token};
+  mark.wait.until = queue->submit(std::move(task));
+  event.replace(std::move(mark));
+}
+
 void launch(native::host_executable_graph& graph, native::host_stream& stream) {
   make_room(graph, stream);
+  auto next_record = graph.records.begin();
   const OrderedSubmission in_order{stream};
   stream.queue->submit_wait(graph.last);
   if (!graph.queues.empty()) {
@@ -142,6 +199,10 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
     const TaskQueuePtr& queue = queue_of(graph, each.chain, stream);
     if (each.after != Submission::none) {
       queue->submit_wait(graph.ends[each.after]);
+    } else if (is_record(each)) {
+      record(*each.of_event->event, queue, std::move(*next_record++));
+    } else if (each.of_event != nullptr) {
+      if (const Mark awaited = each.of_event->event->read(); awaited.wait.queue != nullptr) queue->submit_wait(awaited.wait);
     } else {
       const std::uint64_t number = queue->submit(Run{graph.plan, each.first, each.last});
       graph.ends[i] = sync::finds_races ? TaskQueue::end_of(queue) : Wait{queue, number};
@@ -149,6 +210,50 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
     }
   }
 }
+
+/// Changes a node from the next launch on. Launches under way keep the plan that they have.
+template <class Change>
+[[nodiscard]] backend::status change_plan(native::host_executable_graph& graph, const native::host_graph_node* handle,
+                                          const Change& change) {
+  auto changed = std::make_shared<Plan>(*graph.plan);
+  const auto node =
+      std::find_if(changed->nodes.begin(), changed->nodes.end(), [=](const Plan::Node& each) { return each.handle == handle; });
+  if (node == changed->nodes.end()) return invalid_argument;
+  change(*node);
+  graph.plan = std::move(changed);
+  return backend::ok;
+}
+
+/// What a graph does at present, for another graph that it becomes a part of.
+class Snapshot {
+ public:
+  Snapshot(const Plan& plan, backend::Relink relink, void* context) : relink_{relink}, context_{context} {
+    for (const Plan::Node& node : plan.nodes) now_[node.handle] = node.does.get();
+  }
+  [[nodiscard]] std::shared_ptr<const GraphWork> of(const GraphWork& work) const {
+    auto copy = std::make_shared<GraphWork>();
+    copy->chains = work.chains;
+    copy->steps = work.steps;
+    for (GraphWork::Step& step : copy->steps)
+      if (step.node != nullptr) step.node = &copy->nodes.emplace_back(of(*step.node));
+    return copy;
+  }
+
+ private:
+  [[nodiscard]] native::host_graph_node of(const native::host_graph_node& node) const {
+    const auto found = now_.find(&node);
+    native::host_graph_node now = found == now_.end() ? node : *found->second;
+    if (now.child != nullptr) now.child = of(*now.child);
+    if (now.function == nullptr) return now;
+    now.data = relink_(context_, now.function, now.data);
+    now.run = [function = now.function, data = now.data] { function(data); };
+    return now;
+  }
+
+  std::map<const native::host_graph_node*, const native::host_graph_node*> now_;
+  backend::Relink relink_;
+  void* context_;
+};
 
 /// The nodes that come right before each node, as pairs.
 using Edges = std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
@@ -179,7 +284,8 @@ using Edges = std::vector<std::pair<const native::host_graph_node*, const native
 [[nodiscard]] bool has_same_shape(const GraphWork& a, const GraphWork& b) {
   const auto same = [](const GraphWork::Step& x, const GraphWork::Step& y) {
     const bool alike = x.chain == y.chain && x.after == y.after && (x.node == nullptr) == (y.node == nullptr);
-    return alike && (x.node == nullptr || x.node->kind == y.node->kind);
+    if (!alike || x.node == nullptr) return alike;
+    return x.node->kind == y.node->kind && (x.node->child == nullptr || has_same_shape(*x.node->child, *y.node->child));
   };
   return a.chains == b.chains && std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same);
 }
@@ -232,10 +338,52 @@ status graph_destroy(native::graph graph) noexcept {
 status graph_instantiate(native::executable_graph& executable, native::graph graph) noexcept {
   return catch_bad_alloc([&] {
     auto fresh = std::make_unique<native::host_executable_graph>(native::host_executable_graph{host::plan_of(*graph)});
-    for (std::size_t chain = 1; chain < graph->work->chains; ++chain) fresh->queues.emplace_back();
+    for (std::size_t chain = 1; chain < fresh->plan->chains; ++chain) fresh->queues.emplace_back();
     executable = fresh.release();
     return ok;
   });
+}
+
+status capture_event_record(native::event event, native::stream stream) noexcept {
+  return host::capture_event_node(stream, NodeKind::event_record, event);
+}
+
+status capture_event_wait(native::stream stream, native::event event) noexcept {
+  return host::capture_event_node(stream, NodeKind::event_wait, event);
+}
+
+status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
+  is_flat = true;  // every copy can take the arguments of every other one
+  return catch_bad_alloc([&] {
+    node = handle_of(host::last_node(host::resolve(stream)));
+    return ok;
+  });
+}
+
+status capture_graph(native::stream stream, native::graph graph, native::executable_graph executable, Relink relink,
+                     void* context) noexcept {
+  return catch_bad_alloc([&] {
+    native::host_graph_node node{.kind = NodeKind::graph, .run = {}};
+    node.child = host::Snapshot{*executable->plan, relink, context}.of(*graph->work);
+    return host::capture_node(host::resolve(stream), std::move(node)).value_or(host::status_of(errc::capture));
+  });
+}
+
+status graph_host_function(native::graph_node node, void (*&function)(void*), void*& data) noexcept {
+  function = node->function;
+  data = node->data;
+  return ok;
+}
+
+status graph_change_node(native::executable_graph executable, native::graph_node node, native::graph_node from, NodeKind) noexcept {
+  return catch_bad_alloc([&] {
+    return host::change_plan(*executable, node,
+                             [does = std::make_shared<const native::host_graph_node>(*from)](host::Plan::Node& each) { each.does = does; });
+  });
+}
+
+status graph_enable_node(native::executable_graph executable, native::graph_node node, bool enabled) noexcept {
+  return catch_bad_alloc([&] { return host::change_plan(*executable, node, [=](host::Plan::Node& each) { each.is_enabled = enabled; }); });
 }
 
 status graph_update(native::executable_graph executable, native::graph graph) noexcept {

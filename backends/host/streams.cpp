@@ -279,7 +279,14 @@ void push_range(const char*) noexcept {}
 void pop_range() noexcept {}
 
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
-  return host::enqueue(stream, NodeKind::host_function, [=] { function(data); });
+  return catch_bad_alloc([&] {
+    native::host_stream& to = host::resolve(stream);
+    const auto run = [=] { function(data); };
+    if (to.is_captured()) [[unlikely]]
+      if (const auto answer = host::capture_node(to, {NodeKind::host_function, run, nullptr, function, data})) return *answer;
+    host::submit_in_order(to, run);
+    return ok;
+  });
 }
 
 bool forgets_host_functions() noexcept { return false; }

@@ -78,7 +78,7 @@ def other_guides(pages):
 
 
 def examples_in(pages):
-    """The blocks of C++ of these guides, which tests/lint/doc_examples.py compiles: (the link to the block's heading, the code)."""
+    """The blocks of C++ of these guides, which tests/analysis/lint/doc_examples.py compiles: (the link to the block's heading, the code)."""
     for page in pages:
         heading, title = '', ''
         for part in re.finditer(r'^#+ (?P<words>[^\n]*)$|^```cpp\n(?P<code>.*?)^```$', page.read_text(), re.MULTILINE | re.DOTALL):
@@ -169,7 +169,7 @@ def header(path, text):
 
 
 def anchor(heading):
-    """The anchor of a heading, as code hosts make it (tests/lint/doc_links.py)."""
+    """The anchor of a heading, as code hosts make it (tests/analysis/lint/doc_links.py)."""
     return re.sub(r'[^\w\- ]', '', heading.strip().lower()).replace(' ', '-')
 
 

@@ -25,11 +25,16 @@ struct EventOptions {
   bool blocking_wait = false;
   /// True: another process can open the event: Event::ipc_handle(). False is the default. Untimed events only.
   bool interprocess = false;
+  /// True: within a capture, record() and wait_event() make nodes of the graph (torch's word, and CUDA's). Each launch records the event: it
+  /// can be queried, waited for and timed from outside, as if record() had been called at the launch. And each launch waits for the record
+  /// that is current when it is called. False (default): within a capture the event only orders the streams of that capture.
+  bool external = false;
 };
 
 namespace detail {
 
 class EventRef;
+class StreamCall;
 struct EventNode;
 /// The native events of an event. Atomic: one thread may record the event while others use it.
 struct EventNodes {
@@ -48,7 +53,10 @@ class EventBase {
   EventBase& operator=(EventBase&& other) noexcept;
 
   /// Records everything submitted to `stream` so far, in place of what the event recorded before. The event may be recorded on a stream of
-  /// another device than before. @throws errc::invalid_argument for a stream of another device, if other processes share the event
+  /// another device than before. Within a capture an event with EventOptions::external becomes a node of the graph. Until the first launch
+  /// the event is as it was, and from then on it stays on its device.
+  /// @throws errc::invalid_argument for a stream of another device, if other processes share the event or a graph uses it; for an external
+  /// event in a capture errc::not_supported if it is interprocess, and errc::capture if other code has begun the capture
   void record(StreamRef stream);
   /// The same, on the current stream.
   void record() { record(current_stream()); }
@@ -60,8 +68,8 @@ class EventBase {
   void synchronize() const;
   /// The same, but throws nothing: clears the code, or sets it.
   void synchronize(std::error_code& code) const noexcept { set_by_synchronize(code, *this); }
-  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes know it,
-  /// a record that comes meanwhile is waited for, too.
+  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes or a graph
+  /// know it, a record that comes meanwhile is waited for, too.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
     return synchronize_to(deadline_after(timeout));
@@ -73,7 +81,7 @@ class EventBase {
   }
 
   /// As StreamRef::on_complete(), for the work that the event has recorded at this moment: it may be recorded again or destroyed at once,
-  /// unless its handle is borrowed, shared with other processes, or is released. An event knows of no host function: the outcome is the
+  /// unless its handle is borrowed, shared with other processes or a graph, or is released. An event knows of no host function: the outcome is the
   /// runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
   template <class F>
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
@@ -120,10 +128,12 @@ class EventBase {
   [[nodiscard]] std::string describe() const;
   void require_valid(const char* operation) const;
   [[nodiscard]] EventRef take_node(int device, const char* operation) const;
+  [[nodiscard]] EventRef enter_graph(const StreamCall& call, bool records) const;
+  void record_as_node(const StreamCall& call);
   void discard() noexcept;
   bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
 
-  EventNodes nodes_;
+  mutable EventNodes nodes_;  // a wait in a capture may need one
   EventOptions options_;
   bool timed_;
   bool is_valid_ = true;
@@ -142,9 +152,10 @@ class Event : public detail::EventBase {
   explicit Event(StreamRef stream, EventOptions options = {}) : EventBase{options, false} { record(stream); }
 
   /// Wraps an event made elsewhere, which counts as recorded. Ownership::take destroys it in the end, or when the event is recorded on
-  /// another device.
-  [[nodiscard]] static Event from_native(native::event handle, Device device, Ownership ownership) {
-    Event event;
+  /// another device. Only EventOptions::external counts: the handle has the other properties already. Requires: a borrowed event lives as
+  /// long as the graphs that use it.
+  [[nodiscard]] static Event from_native(native::event handle, Device device, Ownership ownership, EventOptions options = {}) {
+    Event event{EventOptions{.external = options.external}};
     event.adopt(handle, device, ownership);
     return event;
   }

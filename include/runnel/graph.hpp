@@ -11,6 +11,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,28 @@ namespace detail {
 struct GraphState;
 class CaptureGuard;
 }  // namespace detail
+
+/// A node of a graph, as last_node() returns it: an operation whose arguments can be changed. It is a plain value, which owns nothing.
+class GraphNode {
+ public:
+  /// No node.
+  GraphNode() noexcept = default;
+  [[nodiscard]] bool is_valid() const noexcept { return handle_ != nullptr; }
+  /// The vendor's handle, which lives as long as the graph, and until update() of the whole graph: for what only the runtime can do, as new
+  /// parameters of a kernel by `cudaGraphExecKernelNodeSetParams(graph.native_executable(), node.native(), &parameters)`.
+  [[nodiscard]] native::graph_node native() const noexcept { return handle_; }
+
+ private:
+  friend class Graph;
+  friend GraphNode last_node(StreamRef stream);
+  native::graph_node handle_{};
+  std::uint64_t capture_ = 0;
+  bool is_flat_ = false;
+};
+/// The node that the last operation became which was submitted to the captured stream: a copy, a fill, a kernel, a host function or an
+/// event. Ask on the thread that has submitted it, before anything else is submitted. @throws errc::capture if the stream is not being
+/// captured by the library; errc::invalid_argument if its last operation was a wait that joins streams, or there was none
+[[nodiscard]] GraphNode last_node(StreamRef stream);
 
 /// Owns a graph. The memory that its work uses must live as long as the graph, except what was allocated in the capture. Several threads
 /// may launch one graph; its launches run one after the other. Using a graph that was moved from throws `errc::invalid_handle`.
@@ -46,7 +69,11 @@ class Graph {
 
   /// Enqueues the work: it runs after the work submitted to the stream so far, after the graph's earlier launches, and before later work of
   /// the stream. The first exception that leaves one of its host functions is thrown by the next `synchronize()` of that stream.
-  /// @throws errc::invalid_argument for a stream of another device, errc::capture for a stream that is being captured
+  /// On a stream that is being captured, the graph becomes one node of the new graph, with the work and the functions that it has now:
+  /// later changes of it do not count, and it may be dropped. Requires: launches of a graph and of those that it became a part of do not
+  /// use the same memory at once; nothing orders them.
+  /// @throws errc::invalid_argument for a stream of another device; in a capture errc::not_supported if memory is allocated or freed in the
+  /// graph or a node is disabled, and errc::capture if other code has begun the capture
   void launch(StreamRef stream) const;
   /// The same on the current stream.
   void launch() const { launch(current_stream()); }
@@ -57,6 +84,19 @@ class Graph {
   /// @throws as capture(); errc::invalid_argument for a stream of another device
   template <std::invocable F>
   bool update(StreamRef stream, F&& work);
+
+  /// New arguments for one node, which may be a copy, a fill, a host function or a kernel. `work()` is captured on the stream as
+  /// `capture()` does, and has to be one operation of that kind: `graph.update(stream, node, [&] { copy(stream, x, other); })`. Launches
+  /// under way keep the old arguments. A host function that is replaced is destroyed after the last launch that calls it. What keep() keeps
+  /// in `work()` lives as long as the graph. @throws as capture(); errc::invalid_handle if the node is of another graph, or of the work
+  /// before an update() of the whole graph; errc::invalid_argument for other work; errc::not_supported if the runtime cannot change the
+  /// node so: other kinds of memory, other forms of a copy, or a 2D fill of another size. Then the node is as before
+  template <std::invocable F>
+  void update(StreamRef stream, GraphNode node, F&& work);
+  /// Disables a node, or enables it again: a disabled copy, fill, kernel or host function does nothing, from the next launch on. Launches
+  /// under way are not affected. @throws errc::invalid_handle as update(); errc::not_supported for other nodes, and on HIP before 5.6
+  /// for all but host functions
+  void set_enabled(GraphNode node, bool enabled);
 
   /// Number of operations in the graph.
   [[nodiscard]] std::size_t node_count() const;
@@ -78,6 +118,7 @@ class Graph {
   explicit Graph(detail::GraphState* state) noexcept;
   [[nodiscard]] detail::GraphState& require(const char* operation) const;
   [[nodiscard]] bool take(Graph fresh);  // which cannot be launched yet
+  void change(GraphNode node, GraphNode from, Graph fresh);
   void drop() noexcept;
 
   detail::GraphState* state_ = nullptr;
@@ -135,6 +176,16 @@ class CaptureGuard {
 template <std::invocable F>
 [[nodiscard]] Graph capture(StreamRef stream, F&& work) {
   return detail::CaptureGuard::instantiated(detail::CaptureGuard{stream}.record(std::forward<F>(work)));
+}
+
+template <std::invocable F>
+void Graph::update(StreamRef stream, GraphNode node, F&& work) {
+  GraphNode from;
+  Graph fresh = detail::CaptureGuard{stream}.record([&] {
+    std::forward<F>(work)();
+    from = last_node(stream);
+  });
+  change(node, from, std::move(fresh));
 }
 
 template <std::invocable F>

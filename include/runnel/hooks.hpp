@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_observing
-/// One function of the program that is told what the library does: streams, events, waits, copies, allocations, as they happen. While no
-/// hook is set this costs nothing. `runnel.hpp` does not include this header. docs/tracing.md shows how to use it.
+/// One function of the program that the library calls for what it does: streams, events, waits, copies, allocations, as they happen. While
+/// no hook is set this costs nothing. `runnel.hpp` does not include this header. docs/tracing.md shows how to use it.
 #pragma once
 
 #include <runnel/memory_kind.hpp>
@@ -15,7 +15,7 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// What a hook is told of.
+/// What a hook is called for.
 enum class HookKind : unsigned char {
   stream_made,        ///< a stream was created, or a native stream wrapped
   stream_ended,       ///< no Stream owns it any more, and its id is never used again
@@ -25,7 +25,7 @@ enum class HookKind : unsigned char {
   copy,               ///< `bytes` bytes from `from` to `to`; a batch is one copy, and has no addresses
   fill,               ///< `bytes` bytes at `to`
   host_function,      ///< a host function was enqueued
-  host_function_run,  ///< a host function runs: told on the thread that runs it, with the number of its `host_function`
+  host_function_run,  ///< a host function runs: the hook is called on that thread, with the number of its `host_function`
   graph_launch,       ///< a graph was launched
   allocation,         ///< `bytes` bytes of memory of the kind `to_kind` at `to`
   deallocation,       ///< the memory at `to` was given back
@@ -36,8 +36,8 @@ enum class HookKind : unsigned char {
 /// As in "graph launch".
 [[nodiscard]] const char* to_string(HookKind kind) noexcept;
 
-/// Copies, fills, host functions and their runs, graph launches, allocations, waits of the host and ranges are told of before and after the
-/// call, with the same number. All else is told of once it has happened, as `after`.
+/// For copies, fills, host functions and their runs, graph launches, allocations, waits of the host and ranges the hook is called before
+/// and after the call, with the same number. For all else it is called once that has happened, with `after`.
 enum class HookPhase : unsigned char { before, after };
 
 /// A place in the source. (`std::source_location` is missing for clang 14.)
@@ -72,14 +72,14 @@ struct HookEvent {
 
 /// The hook is called on the thread that makes the call (by several threads at once), and for `host_function_run` on the runtime's thread.
 /// It must not use the library: operations throw errc::not_permitted there. What the library does for itself within a call, as the copies
-/// of which a fill consists, is not told.
+/// of which a fill consists, calls no hook.
 using Hook = void (*)(const HookEvent&) noexcept;
 
 /// Sets the hook, and returns the one that was set before; null: there is none. Streams and memory may exist already. Calls that are under
 /// way on other threads may go to the old hook for a moment.
 Hook set_hook(Hook hook) noexcept;
 
-/// What the thread does in its scope is told with this place in the source.
+/// The events of what the thread does in its scope have this place in the source.
 class [[nodiscard]] HookLocation {
  public:
   /// Requires: guards of one thread end in the reverse order.

@@ -35,7 +35,7 @@ class [[nodiscard]] TraceRange {
  public:
   /// `name` must live as long as this object. Null counts as "".
   [[nodiscard]] TraceRange(StreamRef stream, const char* name) : stream_{stream}, name_{name} {
-    if (detail::is_told()) [[unlikely]]
+    if (detail::has_observers(detail::observer_hook | detail::observer_trace)) [[unlikely]]
       begin();
   }
   /// @cond

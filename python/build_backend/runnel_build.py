@@ -2,6 +2,7 @@
 """meson-python, told what depends on the interpreter, and asked for the headers of the backends that RUNNEL_BACKENDS names."""
 import os
 import sys
+import sysconfig
 
 import mesonpy
 from mesonpy import build_editable as _build_editable, build_wheel as _build_wheel
@@ -15,8 +16,8 @@ HEADERS = {
 
 def _settings(config_settings):
     settings = dict(config_settings or {})
-    if sys.version_info < (3, 12):
-        # Python 3.11's stable interface lacks what fast calls need: a wheel for this version only.
+    if sys.version_info < (3, 12) or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        # Python 3.11's stable interface lacks what fast calls need, and free-threaded builds have none: a wheel for this version only.
         arguments = settings.get("setup-args", [])
         arguments = [arguments] if isinstance(arguments, str) else list(arguments)
         settings["setup-args"] = arguments + ["-Dpython.allow_limited_api=false"]

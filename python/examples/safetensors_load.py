@@ -59,4 +59,5 @@ def main():
         print(f"{len(tensors)} tensors; the last one is {name}: {tensor}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -42,7 +42,7 @@ else:
             globals()[_name].__module__ = "runnel"
     del _name
 
-from runnel._overlap import overlap
+from runnel._overlap import filtered, overlap, per_chunk
 from runnel._transfer import map_file, pinned_empty, register, to_device, to_host
 
 #: The backend in use: 'host', 'cuda' or 'hip'.
@@ -54,8 +54,7 @@ def why_no_device() -> str:
     """Why ``device_count()`` is 0, or why no GPU is used, and what to do about it, a line for each backend; ``''`` if a GPU is used."""
     lines = list(_backend.reasons)
     if backend != "host":
-        reason = _core.why_no_device()
-        return f"{backend}: {reason}" if reason else ""
+        return _backend.reason(_core)
     if not lines:
         built = [name for name in _backend._built() if name != "host"]
         lines = ["the host backend was asked for by RUNNEL_BACKEND" if built else "this runnel was built for the host backend only"]
@@ -83,6 +82,6 @@ _atexit.register(_finish)
 __all__ = [
     "Block", "Chunk", "Device", "Error", "Event", "InvalidArgument", "NoDevice", "NotReady", "NotSupported", "OutOfMemoryError",
     "OverlapError", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool", "backend", "copy", "copy_many",
-    "current_stream", "default_stream", "device_count", "empty", "fill", "map_file", "overlap", "pinned_empty", "register",
+    "current_stream", "default_stream", "device_count", "empty", "fill", "filtered", "map_file", "overlap", "per_chunk", "pinned_empty", "register",
     "runtime_version", "synchronize", "to_device", "to_host", "why_no_device",
 ]

@@ -33,15 +33,18 @@ class _Waiting:
                 future.set_exception(error)
 
 
-_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = weakref.WeakKeyDictionary()
+# The loop keeps what it waits for, as its reader: a strong reference here would keep a loop that was closed before the work was done.
+_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_Waiting]] = weakref.WeakKeyDictionary()
 
 
 def completion(source: Stream | Event) -> asyncio.Future[None]:
     """A future of everything that ``source`` was given so far."""
     loop = asyncio.get_running_loop()
-    waiting = _loops.get(loop)
+    known = _loops.get(loop)
+    waiting = known() if known is not None else None
     if waiting is None:
-        waiting = _loops[loop] = _Waiting(loop)
+        waiting = _Waiting(loop)
+        _loops[loop] = weakref.ref(waiting)
     future = loop.create_future()
     number = next(waiting.numbers)
     waiting.futures[number] = future

@@ -7,11 +7,11 @@ import glob
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from types import ModuleType
 
 _NAMES = ("cuda13", "cuda12", "hip", "host")
-_LIBRARIES = {"cuda13": "libcudart.so.13", "cuda12": "libcudart.so.12", "hip": "libamdhip64.so"}
 _WHEELS = {"cuda13": "pip install 'runnel-streams[cuda13]'", "cuda12": "pip install 'runnel-streams[cuda12]'"}
 
 #: Why backends that are in this package were not used: a line each.
@@ -34,19 +34,18 @@ def _wanted_by_frameworks() -> list[str]:
     return [f"cuda{runtime() // 1000}"] if runtime is not None else []
 
 
-def _places(name: str) -> list[str]:
-    """Where the runtime may be, first the process's own, then what the loader finds, then the wheels."""
-    library = _LIBRARIES[name]
-    found = [library]
+def _places(library: str) -> list[str]:
+    """Where a runtime may be that the loader does not find by itself: in PyPI's wheels, and in the toolkits' own folders."""
+    found: list[str] = []
     for site in sys.path:
         for part in ("cu13", "cuda_runtime", "cu12"):
             found += glob.glob(os.path.join(site, "nvidia", part, "lib", library))
     return found + glob.glob(os.path.join("/usr/local", "cuda*", "lib64", library)) + glob.glob("/opt/rocm*/lib/" + library)
 
 
-def _load_runtime(name: str) -> None:
+def _load_runtime(name: str, library: str) -> None:
     """Loads the runtime, so that the module finds it by its name."""
-    for place in _places(name):
+    for place in _places(library):
         try:
             ctypes.CDLL(place)
             return
@@ -55,14 +54,27 @@ def _load_runtime(name: str) -> None:
     if name != "hip" and importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.pathfinder"):
         importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cudart")
         return
-    advice = f": {_WHEELS[name]} brings it" if name in _WHEELS else ""
-    raise ImportError(f"{_LIBRARIES[name]} was not found{advice}")
+    advice = f": {_WHEELS[name]} brings it" if name in _WHEELS else ": it comes with ROCm"
+    raise ImportError(f"{library} was not found{advice}")
 
 
 def _load(name: str) -> ModuleType:
-    if name != "host":
-        _load_runtime(name)
+    """The module of a backend. The process's own runtime is taken if it has one, else what the loader finds, else a wheel's."""
+    try:
+        return importlib.import_module(f"runnel._{name}")
+    except ImportError as error:
+        missing = re.match(r"(lib\w+\.so\.\d+): cannot open", str(error))
+        if missing is None:
+            raise
+        library = missing[1]
+    _load_runtime(name, library)
     return importlib.import_module(f"runnel._{name}")
+
+
+def reason(module: ModuleType) -> str:
+    """Why it has no device, for a reader of Python."""
+    text: str = module.why_no_device()
+    return text.replace("build runnel with -Dgpu_backend=host", "set RUNNEL_BACKEND=host")
 
 
 def _asked_for() -> ModuleType | None:
@@ -89,7 +101,7 @@ def choose() -> ModuleType:
             module = _load(name)
             if module.device_count() > 0:
                 return module
-            reasons.append(f"{name}: {module.why_no_device()}")
+            reasons.append(f"{name}: {reason(module)}")
         except Exception as error:  # a runtime that is there and broken must not keep the host backend from working
             reasons.append(f"{name}: {error}")
     return _load("host")

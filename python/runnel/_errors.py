@@ -53,3 +53,8 @@ class OverlapError(Error):
     """
 
     chunk: int = 0
+
+
+for _each in (Error, InvalidArgument, NoDevice, NotReady, NotSupported, OutOfMemoryError, OverlapError):
+    _each.__module__ = "runnel"  # as people write it
+del _each

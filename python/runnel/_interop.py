@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,18 @@ if TYPE_CHECKING:
 ON_HOST: bool = _core.backend == "host"
 
 
+def _bytes_of(memory: Any) -> int:
+    try:
+        return memoryview(memory).nbytes
+    except TypeError:
+        raise TypeError(f"an object of type {type(memory)} has no memory that runnel can copy: it wants an array with the buffer protocol "
+                        "(NumPy, mmap, bytes), a torch tensor, __cuda_array_interface__ or __dlpack__") from None
+
+
 def shape_of(array: Any) -> tuple[int, ...]:
     """The shape of an array; of other memory its size in bytes."""
     shape = getattr(array, "shape", None)
-    return tuple(int(size) for size in shape) if shape is not None else (memoryview(array).nbytes,)
+    return tuple(int(size) for size in shape) if shape is not None else (_bytes_of(array),)
 
 
 def dtype_of(array: Any) -> str:
@@ -35,7 +44,13 @@ def nbytes_of(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)
     if nbytes is None and hasattr(array, "element_size"):  # torch before 2.1
         nbytes = array.numel() * array.element_size()
-    return int(nbytes) if nbytes is not None else memoryview(array).nbytes
+    return int(nbytes) if nbytes is not None else _bytes_of(array)
+
+
+def item_size_of(array: Any) -> int:
+    """The bytes of an element."""
+    size = getattr(array, "itemsize", None)
+    return int(size) if size is not None else array.element_size() if hasattr(array, "element_size") else 1
 
 
 def name_of(like: Any) -> str:
@@ -74,6 +89,20 @@ def from_block(block: Any, like: Any) -> Any:
     return module.asarray(_Shown(block)) if module.__name__ == "numpy" else module.from_dlpack(block)
 
 
+def assign(place: Any, result: Any) -> None:
+    """The bytes of a host's array to another one, now."""
+    if name_of(place) == "torch":
+        torch = module_of(place)
+        to, array = (torch.as_tensor(each).contiguous().reshape(-1).view(torch.uint8) for each in (place, result))
+    else:
+        import numpy
+
+        to, array = (numpy.ascontiguousarray(each).reshape(-1).view("uint8") for each in (place, result))
+    if len(to) != len(array):
+        raise ValueError(f"the function returned {len(array)} bytes, and has place for {len(to)}: nothing is converted")
+    to[:] = array
+
+
 def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> Any:
     """An array of that library on the device, uninitialised."""
     module = module_of(like)
@@ -86,6 +115,18 @@ def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> 
     return module.empty(shape, dtype=dtype)
 
 
+# overlap() enters the same few streams for each chunk. These objects own nothing.
+@functools.lru_cache(maxsize=64)
+def _torch_stream(handle: int, index: int) -> Any:
+    torch = sys.modules["torch"]
+    return torch.cuda.ExternalStream(handle, device=index) if torch.cuda.is_available() else None
+
+
+@functools.lru_cache(maxsize=64)
+def _cupy_stream(handle: int, index: int) -> Any:
+    return sys.modules["cupy"].cuda.ExternalStream(handle, index)
+
+
 @contextlib.contextmanager
 def current_in_frameworks(stream: Stream) -> Any:
     """Makes a stream current here, in torch, and in CuPy, where they are loaded."""
@@ -93,10 +134,10 @@ def current_in_frameworks(stream: Stream) -> Any:
         entered.enter_context(stream)
         if not ON_HOST:
             torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-            index = stream.device.index
-            if torch is not None and torch.cuda.is_available():
-                entered.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream.handle, device=index)))
+            handle, index = stream.handle, stream.device.index
+            if torch is not None and _torch_stream(handle, index) is not None:
+                entered.enter_context(torch.cuda.stream(_torch_stream(handle, index)))
             if cupy is not None:
                 entered.enter_context(cupy.cuda.Device(index))
-                entered.enter_context(cupy.cuda.ExternalStream(stream.handle, index))
+                entered.enter_context(_cupy_stream(handle, index))
         yield stream

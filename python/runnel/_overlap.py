@@ -2,6 +2,9 @@
 """``overlap()``: data larger than the device, in chunks, with transfers and computing at the same time."""
 from __future__ import annotations
 
+import math
+import operator
+import sys
 from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
 from runnel import _core, _interop
@@ -13,6 +16,37 @@ _Source = Any
 _Progress = Callable[[int, "int | None"], object]
 
 
+class Output:
+    """The result of ``per_chunk()`` or ``filtered()``: an output of ``overlap()``."""
+
+    def __init__(self, dst: Any, rows: int, amount: int) -> None:
+        if dst is None:
+            raise TypeError("an output that gets nothing is None itself")
+        if rows < 1:
+            raise ValueError("a chunk gives no results: write None as the output")
+        self.dst, self.rows, self.amount = dst, rows, amount
+
+    def __repr__(self) -> str:
+        return f"<runnel.{('', 'per_chunk', 'filtered')[self.amount]}() of {type(self.dst).__name__}, {self.rows} for each>"
+
+
+def per_chunk(dst: Any, rows: int = 1) -> Output:
+    """An output of ``overlap()`` that gets ``rows`` results for every chunk, however many items it has: sums, maxima. ``dst`` is
+    an array, whose rows along the first axis are the results, or a function (then write ``out_item=``, the bytes of one).
+    """
+    return Output(dst, rows, 1)
+
+
+def filtered(dst: Any, per_item: int = 1) -> Output:
+    """An output of ``overlap()`` that gets as many results as ``fn`` says, at most ``per_item`` for every item; they are
+    stored one after the other, and ``OverlapResult.written`` says how many bytes. ``fn(chunk, x, y, count)`` returns them
+    as an array, as in ``x[x > 0]``. Or it writes them to ``y``, and their **bytes** to ``count``, one number of 64 bits on
+    the device. ``dst`` is an array, whose rows along the first axis are the results, or a function (then write
+    ``out_item=``, the bytes of one).
+    """
+    return Output(dst, per_item, 2)
+
+
 class _End:
     """An input or the output: what its items are."""
 
@@ -22,15 +56,18 @@ class _End:
         self.shape: tuple[int, ...] = (item or 0,)
         if callable(end):
             if item is None:
-                raise ValueError("overlap() cannot know the items of a function: write item=, the bytes of one")
+                raise ValueError("overlap() cannot know the items of a function: write item= (of a source) or out_item= (of a sink), the bytes of one")
             self.bytes = item
             return
         nbytes, shape = _interop.nbytes_of(end), _interop.shape_of(end)
         # Items are the rows along the first axis, unless the caller says their bytes.
         count = items if items is not None else nbytes // item if item else shape[0] if shape else 1
-        if count == 0 or nbytes % count:
+        if nbytes == 0 and (count == 0 or item is None):
+            self.bytes = item or max(math.prod(shape[1:]), 1) * _interop.item_size_of(end)
+        elif count == 0 or nbytes % count:
             raise ValueError(f"an array of {nbytes} bytes does not divide into {count} items")
-        self.bytes = nbytes // count
+        else:
+            self.bytes = nbytes // count
         if shape and count == shape[0]:
             self.dtype, self.shape = _interop.dtype_of(end), shape[1:]
         else:
@@ -54,24 +91,53 @@ def _bar(total: int | None) -> tuple[_Progress | None, Any]:
     return (lambda items, _total: bar.update(items - bar.n)), bar
 
 
-def _function(fn: Callable[..., Any], ends: list[_End], out: _End | None, like: Any) -> Callable[..., None]:
+class _Results:
+    """Where the function's results go."""
+
+    def __init__(self, dst: Any, item: int | None, out_item: int | None, items: int | None) -> None:
+        marked = dst if isinstance(dst, Output) else Output(dst, 1, 0)
+        self.amount, self.dst = marked.amount, marked.dst
+        if out_item is None and (not self.amount or callable(self.dst)):
+            out_item, items = item, None if self.amount else items
+        else:
+            items = None
+        self.end = _End(self.dst, out_item, items)
+        self.bytes = self.end.bytes * marked.rows
+
+    def store(self, result: Any, place: Any, count: Any, on_stream: bool, stream: Any) -> None:
+        """Copies what the function returned."""
+        copy = _interop.assign if on_stream else lambda to, array: _core.copy(to, array, stream)
+        if self.amount == 2:
+            kept = _interop.nbytes_of(result)
+            rows = kept // self.end.bytes
+            if rows * self.end.bytes != kept or rows > _interop.shape_of(place)[0]:
+                raise ValueError(f"the function returned {kept} bytes, and has place for {_interop.nbytes_of(place)}, in results of {self.end.bytes}")
+            place = place.view(place.dtype, (rows, *place.shape[1:])) if isinstance(place, _core.Block) else place[:rows]
+            if on_stream:
+                count[0] = kept
+            else:
+                copy(count, kept.to_bytes(8, sys.byteorder))
+        copy(place, result)
+
+
+def _function(fn: Callable[..., Any], ends: list[_End], out: _Results | None, like: Any) -> Callable[..., None]:
     """What the library calls for each chunk. With `like` on the host backend, fn runs in the order of the chunk's stream,
     since NumPy and torch's CPU tensors have no streams.
     """
     on_stream = like is not None and _interop.ON_HOST
 
     def work(chunk: Chunk, blocks: tuple[Block, ...]) -> None:
-        all_ends = ends + ([out] if out is not None else [])
+        all_ends = ends + ([out.end] if out is not None else [])
         arrays = [end.array(block, like, on_stream) for end, block in zip(all_ends, blocks)]
+        if len(blocks) > len(arrays):  # the number of filtered()
+            _core._shape(blocks[-1], "int64", [1], on_stream)
+            arrays.append(blocks[-1] if like is None else _interop.from_block(blocks[-1], like))
         result = fn(chunk, *arrays)
         if result is None:
             return
         if out is None:
             raise TypeError("overlap()'s function returned something, and there is no output")
-        if on_stream:
-            arrays[-1][...] = result
-        else:
-            _core.copy(arrays[-1], result, chunk.stream)
+        out.store(result, arrays[len(ends)], arrays[-1], on_stream, chunk.stream)
 
     def call(chunk: Chunk, *blocks: Block) -> None:
         if on_stream:
@@ -105,7 +171,8 @@ def overlap(
     ``src`` is an array (any memory, not pinned: NumPy, ``map_file()``), a tuple of arrays with as many items each, or a
     function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does:
     fewer mean the end. ``dst`` is an array, None (no output), or a function that takes a read-only memoryview of
-    results, as a file's ``write`` does. The memoryviews end with the call.
+    results, as a file's ``write`` does. The memoryviews end with the call. ``per_chunk(dst)`` is an output with one
+    result for each chunk, ``filtered(dst)`` one with as many as fn says.
 
     ``fn(chunk, x, y)`` is called for each chunk, in order: ``x`` are its items (more of them for a tuple), ``y`` the
     place for its results. It enqueues work in ``chunk.stream``, which is the current stream of runnel, torch and CuPy
@@ -115,7 +182,7 @@ def overlap(
     not use streams.
 
     ``item``: bytes of an item of ``src`` (default: a row along the first axis); it is not split. ``out_item``: the same
-    of a sink's (default: as ``item``). ``chunk``: items of a chunk; ``in_flight``: chunks on the device at once (0:
+    of a result (default: as ``item``). ``chunk``: items of a chunk; ``in_flight``: chunks on the device at once (0:
     automatic). ``halo``: neighbouring items that fn sees on either side. ``strategy``: ``'A'`` a stream for each
     chunk in flight, ``'B'`` a stream for each of the three steps. ``progress(items, total)`` is called after each
     chunk, on a thread of the library; True: tqdm if it is installed.
@@ -125,6 +192,11 @@ def overlap(
     """
     if not callable(fn):
         raise TypeError("overlap(src, dst, fn): fn is the function that computes a chunk")
+    for name, value in (("chunk", chunk), ("in_flight", in_flight), ("halo", halo)):
+        if operator.index(value) < 0:
+            raise ValueError(f"{name} is 0 or more, not {value}")
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress is a function of items and their total, or True for tqdm, not {progress!r}")
     sources = list(src) if isinstance(src, (tuple, list)) else [src]
     if not sources:
         raise ValueError("overlap() needs a source")
@@ -132,15 +204,15 @@ def overlap(
         _interop.module_of(like)
     first = _End(sources[0], item, None)
     ends = [first] + [_End(each, item if callable(each) else None, first.count()) for each in sources[1:]]
-    out = None if dst is None else _End(dst, out_item if out_item is not None else item, None if out_item else first.count())
+    out = None if dst is None else _Results(dst, item, out_item, first.count())
     bar = None
     report: _Progress | None = None if isinstance(progress, bool) else progress
     if progress is True:
         report, bar = _bar(first.count())
     try:
         return _core._overlap(
-            [end.end for end in ends], dst, [end.bytes for end in ends], 0 if out is None else out.bytes,
-            _function(fn, ends, out, like), chunk, in_flight, halo, strategy, devices, report, record_times,
+            [end.end for end in ends], None if out is None else out.dst, [end.bytes for end in ends], 0 if out is None else out.bytes,
+            0 if out is None else out.amount, _function(fn, ends, out, like), chunk, in_flight, halo, str(strategy), devices, report, record_times,
         )
     finally:
         if bar is not None:

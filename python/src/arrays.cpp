@@ -7,6 +7,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <atomic>
 #include <string>
 
 namespace binding {
@@ -67,20 +68,37 @@ const Names& names() {
                                              intern("element_size"),
                                              intern("__cuda_array_interface__"),
                                              intern("__dlpack__"),
-                                             intern("__dlpack_device__")};
+                                             intern("__dlpack_device__"),
+                                             intern("dtype"),
+                                             intern("hasobject")};
   return *made;
 }
 
+namespace {
+/// A class of a module that may be loaded later. Never given back: the module stays.
+struct LaterClass {
+  nb::object module, name;
+  std::atomic<PyObject*> found = nullptr;
+  [[nodiscard]] PyObject* find() {
+    static PyObject* const modules = PyImport_GetModuleDict();
+    if (PyObject* const type = found.load(std::memory_order_relaxed)) return type;
+    PyObject* const loaded = PyDict_GetItemWithError(modules, module.ptr());
+    if (loaded == nullptr) return nullptr;
+    PyObject* const type = PyObject_GetAttr(loaded, name.ptr());  // null while the module is being imported
+    if (type == nullptr) PyErr_Clear();
+    found = type;
+    return type;
+  }
+};
+}  // namespace
+
 PyObject* torch_tensor_type() {
-  static PyObject* type = nullptr;  // never given back: a class of a module that stays
-  if (type != nullptr) return type;
-  static PyObject* const modules = PyImport_GetModuleDict();
-  static const nb::object* const name = new nb::object{intern("torch")};
-  PyObject* const torch = PyDict_GetItemWithError(modules, name->ptr());
-  if (torch == nullptr) return nullptr;
-  type = PyObject_GetAttrString(torch, "Tensor");  // null while torch is being imported
-  if (type == nullptr) PyErr_Clear();
-  return type;
+  static auto* const torch = new LaterClass{intern("torch"), intern("Tensor")};
+  return torch->find();
+}
+PyObject* numpy_array_type() {
+  static auto* const numpy = new LaterClass{intern("numpy"), intern("ndarray")};
+  return numpy->find();
 }
 
 Array::~Array() {
@@ -105,6 +123,17 @@ bool Array::open_block(nb::handle object) {
   return true;
 }
 
+/// NumPy's arrays of objects hold references, which a copy of bytes would not count. Their buffer does not say what they hold unless it is
+/// asked for its format, which arrays of times refuse to tell.
+void Array::refuse_objects(nb::handle object) const {
+  if (item_bytes % sizeof(PyObject*) != 0) return;
+  auto* const type = reinterpret_cast<PyTypeObject*>(numpy_array_type());
+  if (type == nullptr || PyType_IsSubtype(Py_TYPE(object.ptr()), type) == 0) return;
+  if (!attribute(attribute(object, names().dtype), names().hasobject).is(nb::handle(Py_True))) return;
+  PyErr_SetString(PyExc_TypeError, "an array of Python objects cannot be copied as bytes: its elements are references");
+  throw nb::python_error();
+}
+
 bool Array::open_buffer(nb::handle object, bool is_written) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return false;
   if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_STRIDES) != 0) throw nb::python_error();
@@ -112,6 +141,7 @@ bool Array::open_buffer(nb::handle object, bool is_written) {
   data = view_.buf;
   bytes = static_cast<std::size_t>(view_.len);
   item_bytes = static_cast<std::size_t>(view_.itemsize);
+  refuse_objects(object);
   if (view_.strides == nullptr || PyBuffer_IsContiguous(&view_, 'C') != 0) return true;
   if (view_.ndim > most_dimensions) refuse_value("an array of more than 16 dimensions that is not contiguous");
   is_contiguous = false;

@@ -48,6 +48,7 @@ class Array {
   bool open_dlpack(nb::handle object, bool is_written);
   void set_shape(nb::handle shape, nb::handle strides, std::ptrdiff_t stride_unit);
   void find_size() noexcept;
+  void refuse_objects(nb::handle object) const;
 
   Py_buffer view_{};  // view_.obj is null where there is none
   nb::object owner_;
@@ -62,10 +63,11 @@ struct KeptArrays : Holder {
 /// The names of Python that are looked up at each call, made once.
 struct Names {
   nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride, element_size;
-  nb::object cuda_array, dlpack, dlpack_device;
+  nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject;
 };
 [[nodiscard]] const Names& names();
-/// torch.Tensor if torch is loaded; else null.
+/// torch.Tensor if torch is loaded; else null. The same for numpy.ndarray.
 [[nodiscard]] PyObject* torch_tensor_type();
+[[nodiscard]] PyObject* numpy_array_type();
 
 }  // namespace binding

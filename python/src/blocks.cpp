@@ -62,9 +62,9 @@ const Tensor& tensor_of(const nb::object& capsule, bool is_written) {
     if (is_written && (managed->flags & read_only_flag) != 0) refuse_buffer("the destination is read-only");
     return managed->tensor;
   }
-  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), capsule_name<Managed>));
-  if (managed == nullptr) throw nb::python_error();
-  return managed->tensor;
+  if (PyCapsule_IsValid(capsule.ptr(), capsule_name<Managed>) == 0)
+    refuse_buffer("__dlpack__() gave no array: its capsule has been used by another library, or is none of DLPack's");
+  return static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), capsule_name<Managed>))->tensor;
 }
 
 nb::object make_capsule(void* data, Place device, Type type, const std::vector<std::int64_t>& shape, SharedObject owner,
@@ -174,8 +174,15 @@ void order_consumer(const Block& block, nb::handle consumer) {
          std::to_string(block.device()) + (block.memory->is_live ? ">" : ", ended>");
 }
 
+/// "float32" for that text, and for the types that NumPy and torch have of that name.
+[[nodiscard]] std::string name_of_type(nb::handle type) {
+  const nb::object name = PyType_Check(type.ptr()) != 0 ? nb::getattr(type, "__name__") : nb::getattr(type, "name", nb::str(type));
+  const std::string text = nb::cast<std::string>(nb::str(name));
+  return text.rfind("torch.", 0) == 0 ? text.substr(6) : text;
+}
 /// The same memory, or a part of it, as other elements.
-[[nodiscard]] Block view(const Block& block, const std::string& dtype, std::optional<std::vector<std::int64_t>> shape, std::size_t offset) {
+[[nodiscard]] Block view(const Block& block, nb::handle of_type, std::optional<std::vector<std::int64_t>> shape, std::size_t offset) {
+  const std::string dtype = name_of_type(of_type);
   Block part{block};
   part.offset += offset;
   if (offset > block.bytes()) refuse_value("the view begins beyond the end of the block");
@@ -205,6 +212,7 @@ void bind_block(nb::module_& module) {
       .def_prop_ro(
           "device", [](const Block& block) { return runnel::Device{block.device()}; }, "The device that the memory is on.")
       .def("view", &view, nb::arg("dtype") = "uint8", nb::arg("shape") = nb::none(), nb::arg("offset") = 0,
+           nb::sig("def view(self, dtype: object = 'uint8', shape: collections.abc.Sequence[int] | None = None, offset: int = 0) -> Block"),
            "The same memory as elements of another type or shape, from ``offset`` bytes on. Raises\n"
            "ValueError if it does not fit.")
       .def(
@@ -253,8 +261,8 @@ struct Registration {
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
   void close() {
-    unlocked([this] { registered = {}; });
-    taken.reset();
+    const std::unique_ptr<Taken> ending = std::move(taken);
+    unlocked([of = std::move(registered)]() mutable { of = {}; });
   }
   struct Taken {
     Array array;
@@ -270,11 +278,12 @@ void bind_registration(nb::module_& module) {
                            "``close()``. It keeps the array. Pinning takes several times as long as a copy, so it pays for\n"
                            "what is copied often.")
       .def(nb::init<nb::object>(), nb::arg("array"))
-      .def("close", &Registration::close, "Ends it. Waits for the devices, because the memory may be freed next.")
+      .def("close", &Registration::close, nb::lock_self(), "Ends it. Waits for the devices, because the memory may be freed next.")
       .def(
           "__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __enter__(self) -> Registration"))
       .def(
-          "__exit__", [](Registration& self, nb::args) { self.close(); }, nb::sig("def __exit__(self, *arguments: object) -> None"))
+          "__exit__", [](Registration& self, nb::args) { self.close(); }, nb::lock_self(),
+          nb::sig("def __exit__(self, *arguments: object) -> None"))
       .def("__repr__", [](const Registration& self) {
         return "<runnel.Registration of " + std::to_string(self.bytes) + (self.taken ? " bytes>" : " bytes, closed>");
       });

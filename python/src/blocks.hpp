@@ -9,6 +9,7 @@
 #include <runnel/memory.hpp>
 #include <runnel/stream.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,7 +25,7 @@ class Block {
     runnel::DeviceBuffer<std::byte> owned;  // empty for a chunk
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    bool is_live = true;
+    std::atomic<bool> is_live = true;
   };
   Block(std::shared_ptr<Memory> memory, runnel::StreamRef stream);
 

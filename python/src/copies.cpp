@@ -8,13 +8,14 @@
 
 #include <runnel/copy.hpp>
 #include <runnel/copy_batch.hpp>
+#include <runnel/detail/strided.hpp>
 #include <runnel/keep.hpp>
 
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -52,12 +53,8 @@ void refuse_sizes(const Array& to, const Array& from) {
   throw nb::python_error();
 }
 
-/// A dimension of a copy between two arrays of one shape.
-struct Step {
-  std::ptrdiff_t count;
-  std::ptrdiff_t to;
-  std::ptrdiff_t from;
-};
+[[nodiscard]] std::size_t to_size(std::ptrdiff_t stride) noexcept { return static_cast<std::size_t>(stride); }
+
 /// The strides of an array that is contiguous, for the shape of the other one.
 void set_strides(Array& array, const Array& other) {
   if (!array.is_contiguous) return;
@@ -69,57 +66,38 @@ void set_strides(Array& array, const Array& other) {
     step *= other.shape[static_cast<std::size_t>(i)];
   }
 }
-/// The dimensions from the innermost to the outermost, joined where both arrays allow it. The first one is the bytes of a row.
-[[nodiscard]] std::vector<Step> join_steps(const Array& to, const Array& from) {
-  std::vector<Step> steps;
-  for (int i = 0; i < from.dimensions; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (to.shape[at] != from.shape[at]) refuse_value("arrays that are not contiguous are copied if they have one shape");
-    if (to.strides[at] <= 0 || from.strides[at] <= 0)
-      refuse_value("an array that runs backwards, or repeats itself, cannot be copied: make it contiguous first");
-    if (from.shape[at] != 1) steps.push_back({from.shape[at], to.strides[at], from.strides[at]});
-  }
-  std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.from < b.from; });
-  std::vector<Step> joined{{static_cast<std::ptrdiff_t>(from.item_bytes), 1, 1}};
-  for (const Step& step : steps) {
-    Step& last = joined.back();
-    if (step.to == last.to * last.count && step.from == last.from * last.count)
-      last.count *= step.count;
-    else
-      joined.push_back(step);
-  }
-  return joined;
+using Dimensions = std::vector<runnel::detail::StridedDimension>;
+/// @throws ValueError if one array has its rows where the other has its columns
+void refuse_other_orders(Dimensions dimensions) {
+  std::erase_if(dimensions, [](const auto& each) { return each.count <= 1; });
+  std::sort(dimensions.begin(), dimensions.end(), [](const auto& a, const auto& b) { return a.to_stride < b.to_stride; });
+  if (!std::is_sorted(dimensions.begin(), dimensions.end(), [](const auto& a, const auto& b) { return a.from_stride < b.from_stride; }))
+    refuse_value("the arrays have their elements in different orders, as C's and Fortran's: numpy.ascontiguousarray(x) makes one of C's");
 }
-
-[[nodiscard]] std::size_t pitch(std::ptrdiff_t stride) noexcept { return static_cast<std::size_t>(stride); }
-
-/// At most three dimensions, as rows and slices.
-[[nodiscard]] runnel::CopyResult copy_steps(runnel::StreamRef stream, const Array& to, const Array& from, const std::vector<Step>& steps,
-                                            const runnel::CopyOptions& options) {
-  const auto width = static_cast<std::size_t>(steps[0].count);
-  if (steps.size() == 1) return unlocked([&] { return runnel::copy_bytes(stream, to.data, from.data, width, options); });
-  const std::size_t to_row = pitch(steps[1].to), from_row = pitch(steps[1].from);
-  const auto height = static_cast<std::size_t>(steps[1].count);
-  if (steps.size() == 2)
-    return unlocked([&] { return runnel::copy_2d(stream, to.data, to_row, from.data, from_row, width, height, options); });
-  const runnel::Pitches to_pitches{to_row, pitch(steps[2].to)}, from_pitches{from_row, pitch(steps[2].from)};
-  const runnel::Extent extent{width, height, static_cast<std::size_t>(steps[2].count)};
-  return unlocked([&] { return runnel::copy_3d(stream, to.data, to_pitches, from.data, from_pitches, extent, options.pageable); });
-}
-
-[[nodiscard]] runnel::CopyResult copy_strided(runnel::StreamRef stream, Array& to, Array& from, const runnel::CopyOptions& options) {
+/// The dimensions of two arrays of which one at least is not contiguous. @throws ValueError
+[[nodiscard]] Dimensions dimensions_of(Array& to, Array& from) {
   set_strides(to, from);
   set_strides(from, to);
-  const std::vector<Step> steps = join_steps(to, from);
-  if (steps.size() > 3)
-    refuse_value(
-        "the arrays are not contiguous in more than three dimensions: make one of them contiguous, as numpy.ascontiguousarray does");
-  return copy_steps(stream, to, from, steps, options);
+  if (!std::equal(to.shape.begin(), to.shape.begin() + to.dimensions, from.shape.begin(), from.shape.begin() + from.dimensions))
+    refuse_value("arrays that are not contiguous are copied if they have one shape");
+  Dimensions made;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(from.dimensions); ++i) {
+    if (from.shape[i] > 1 && (to.strides[i] <= 0 || from.strides[i] <= 0))
+      refuse_value("an array that runs backwards, or repeats itself, cannot be copied: make it contiguous first");
+    made.push_back({to_size(from.shape[i]), to_size(to.strides[i]), to_size(from.strides[i])});
+  }
+  refuse_other_orders(made);
+  return made;
+}
+[[nodiscard]] runnel::CopyResult copy_strided(runnel::StreamRef stream, const Array& to, const Array& from, Dimensions dimensions,
+                                              const runnel::CopyOptions& options) {
+  return runnel::detail::copy_strided(stream, to.data, from.data, from.item_bytes, dimensions, options, "copy an array");
 }
 
 [[nodiscard]] bool is_pending(runnel::CopyResult result) noexcept {
   return result == runnel::CopyResult::direct || result == runnel::CopyResult::staged;
 }
+[[nodiscard]] bool is_pending(const runnel::CopyBatchResult& result) noexcept { return result.direct + result.staged > 0; }
 
 /// Keeps the arrays until the stream has passed, if the copy is under way. If that fails, waits for the stream, so that nothing is freed
 /// early. Requires: not the interpreter's lock.
@@ -134,13 +112,29 @@ void keep_if_pending(runnel::StreamRef stream, bool is_pending, Kept& arrays) {
   }
 }
 
-/// A flat copy, in one go without the interpreter's lock.
-[[nodiscard]] runnel::CopyResult copy_flat(runnel::StreamRef stream, Kept& kept, const Array& to, const Array& from,
-                                           const runnel::CopyOptions& options) {
+/// Enqueues a copy and keeps its arrays, in one go without the interpreter's lock.
+template <class F>
+[[nodiscard]] auto enqueue(runnel::StreamRef stream, Kept& arrays, F&& copy) {
   return unlocked([&] {
-    const runnel::CopyResult result = runnel::copy_bytes(stream, to.data, from.data, to.bytes, options);
-    keep_if_pending(stream, is_pending(result), kept);
+    const auto result = copy();
+    keep_if_pending(stream, is_pending(result), arrays);
     return result;
+  });
+}
+/// The same for a copy of several parts: where one fails, those before it are under way.
+template <class F>
+[[nodiscard]] auto enqueue_parts(runnel::StreamRef stream, Kept& arrays, F&& copy) {
+  return enqueue(stream, arrays, [&] {
+    try {
+      return copy();
+    } catch (...) {
+      const std::exception_ptr failure = std::current_exception();
+      try {
+        keep_if_pending(stream, true, arrays);
+      } catch (...) {  // it has waited
+      }
+      std::rethrow_exception(failure);
+    }
   });
 }
 
@@ -156,10 +150,11 @@ void keep_if_pending(runnel::StreamRef stream, bool is_pending, Kept& arrays) {
   options.to_kind = into.kind;
   options.from_kind = out_of.kind;
   Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
-  if (into.is_contiguous && out_of.is_contiguous) return name_of(copy_flat(in, kept, into, out_of, options));
-  const runnel::CopyResult result = copy_strided(in, into, out_of, options);
-  unlocked([&] { keep_if_pending(in, is_pending(result), kept); });
-  return name_of(result);
+  if (into.is_contiguous && out_of.is_contiguous)
+    return name_of(enqueue(in, kept, [&] { return runnel::copy_bytes(in, into.data, out_of.data, into.bytes, options); }));
+  const Dimensions dimensions = dimensions_of(into, out_of);
+  const auto copy_rows = [&] { return copy_strided(in, into, out_of, dimensions, options); };
+  return name_of(enqueue_parts(in, kept, copy_rows));
 }
 
 /// What copy_many() keeps.
@@ -210,11 +205,7 @@ struct KeptPairs : Holder {
   const runnel::StreamRef in = stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
   const runnel::CopyOptions options = options_of(pageable, any_time);
   Kept holder{kept.release()};
-  return counts_of(unlocked([&] {
-    const runnel::CopyBatchResult result = runnel::copy_batch(in, operations, options);
-    keep_if_pending(in, result.direct + result.staged > 0, holder);
-    return result;
-  }));
+  return counts_of(enqueue_parts(in, holder, [&] { return runnel::copy_batch(in, operations, options); }));
 }
 
 void fill(nb::handle array, int value, nb::handle stream) {

@@ -6,14 +6,18 @@
 
 #include <nanobind/stl/optional.h>
 
+#include <dlfcn.h>
+
 #include <map>
+#include <mutex>
 #include <vector>
 
 namespace binding {
 namespace {
 
-// The variable holds None or a tuple (stream, the tuple before, the stream of the `with` that made it or None): a list that is never
-// changed, so that a context that was copied keeps its own.
+// The variable holds None or a node (stream, the node before, the stream of the `with` that made it or None): a list that is never
+// changed, so that a context that was copied keeps its own. The node of a `with` with nothing before it, the usual one, is the stream
+// itself.
 [[nodiscard]] nb::handle variable() {
   static const nb::object* const made = [] {
     const nb::object type = nb::module_::import_("contextvars").attr("ContextVar");
@@ -22,36 +26,33 @@ namespace {
   return *made;
 }
 
-#ifdef Py_LIMITED_API
-// Its functions are not in the stable interface.
-[[nodiscard]] nb::object get() {
-  static PyObject* const method = PyObject_GetAttrString(variable().ptr(), "get");
-  PyObject* const value = PyObject_Vectorcall(method, nullptr, 0, nullptr);
-  if (value == nullptr) throw nb::python_error();
-  return nb::steal(value);
+// CPython exports these functions since 3.7, but they are not in the stable interface, whose way, by the variable's methods, takes longer.
+int (*get_variable)(PyObject* variable, PyObject* otherwise, PyObject** value);
+PyObject* (*set_variable)(PyObject* variable, PyObject* value);
+void find_functions() {
+  get_variable = reinterpret_cast<decltype(get_variable)>(::dlsym(RTLD_DEFAULT, "PyContextVar_Get"));
+  set_variable = reinterpret_cast<decltype(set_variable)>(::dlsym(RTLD_DEFAULT, "PyContextVar_Set"));
+  if (get_variable != nullptr && set_variable != nullptr) return;
+  PyErr_SetString(PyExc_ImportError, "runnel needs CPython: this interpreter has no PyContextVar_Get()");
+  throw nb::python_error();
 }
-void set(nb::handle value) {
-  static PyObject* const method = PyObject_GetAttrString(variable().ptr(), "set");
-  PyObject* arguments[] = {value.ptr()};
-  PyObject* const token = PyObject_Vectorcall(method, arguments, 1, nullptr);
-  if (token == nullptr) throw nb::python_error();
-  Py_DECREF(token);
-}
-#else
 [[nodiscard]] nb::object get() {
   PyObject* value = nullptr;
-  if (PyContextVar_Get(variable().ptr(), nullptr, &value) != 0) throw nb::python_error();
+  if (get_variable(variable().ptr(), nullptr, &value) != 0) throw nb::python_error();
   return nb::steal(value);
 }
 void set(nb::handle value) {
-  PyObject* const token = PyContextVar_Set(variable().ptr(), value.ptr());
+  PyObject* const token = set_variable(variable().ptr(), value.ptr());
   if (token == nullptr) throw nb::python_error();
   Py_DECREF(token);
 }
-#endif
 
-[[nodiscard]] nb::handle item(nb::handle node, Py_ssize_t at) { return PyTuple_GetItem(node.ptr(), at); }
+[[nodiscard]] nb::handle item(nb::handle node, Py_ssize_t at) {
+  if (PyTuple_Check(node.ptr()) != 0) return PyTuple_GetItem(node.ptr(), at);
+  return at == 1 ? nb::handle{Py_None} : node;
+}
 [[nodiscard]] nb::object make_node(nb::handle stream, nb::handle before, nb::handle entered) {
+  if (before.is_none() && entered.is(stream)) return nb::borrow(stream);
   PyObject* const made = PyTuple_Pack(3, stream.ptr(), before.ptr(), entered.ptr());
   if (made == nullptr) throw nb::python_error();
   return nb::steal(made);
@@ -91,9 +92,14 @@ PyStream* find_current(std::optional<runnel::Device> device) {
 
 nb::object default_stream(runnel::Device device) {
   static auto* const made = new std::map<int, nb::object>;  // never freed: the interpreter may be gone by then
-  if (const auto found = made->find(device.ordinal()); found != made->end()) return found->second;
+  static std::mutex mutex;                                  // for builds without the interpreter's lock
+  {
+    const std::lock_guard lock{mutex};
+    if (const auto found = made->find(device.ordinal()); found != made->end()) return found->second;
+  }
   const runnel::StreamRef view = unlocked([device] { return device.default_stream(); });
   nb::object stream = nb::cast(new PyStream{view}, nb::rv_policy::take_ownership);
+  const std::lock_guard lock{mutex};
   return made->emplace(device.ordinal(), stream).first->second;
 }
 
@@ -125,9 +131,15 @@ void enter_stream(nb::handle stream) { set(make_node(stream, get(), stream)); }
 
 void leave_stream(nb::handle stream) {
   nb::object node = get();
-  while (!node.is_none() && !item(node, 2).is(stream)) node = nb::borrow(item(node, 1));
+  // What was made current since then by a `with` stays: a generator may end within another one. What use() set ends with the `with`.
+  std::vector<nb::object> others;
+  for (; !node.is_none() && !item(node, 2).is(stream); node = nb::borrow(item(node, 1)))
+    if (!item(node, 2).is_none()) others.push_back(node);
   // In another context than the one that was entered there is nothing to leave.
-  if (!node.is_none()) set(item(node, 1));
+  if (node.is_none()) return;
+  node = nb::borrow(item(node, 1));
+  for (auto each = others.rbegin(); each != others.rend(); ++each) node = make_node(item(*each, 0), node, item(*each, 2));
+  set(node);
 }
 
 void use_stream(nb::handle stream) {
@@ -143,6 +155,7 @@ void use_stream(nb::handle stream) {
 }
 
 void bind_current(nb::module_& module) {
+  find_functions();
   module.def(
       "current_stream",
       [](nb::object device) { return current_stream(device.is_none() ? std::nullopt : std::optional{device_of(device)}); },

@@ -7,6 +7,9 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <limits>
+
 namespace binding {
 namespace {
 
@@ -89,7 +92,8 @@ runnel::Device device_of(nb::handle device) {
   }
   const Py_ssize_t ordinal = PyNumber_AsSsize_t(number.ptr(), PyExc_OverflowError);
   if (ordinal == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return runnel::Device{static_cast<int>(ordinal)};
+  constexpr Py_ssize_t most = std::numeric_limits<int>::max();  // no device has such a number, which the error then names
+  return runnel::Device{static_cast<int>(std::clamp(ordinal, -most, most))};
 }
 
 void bind_devices(nb::module_& module) {

@@ -6,6 +6,8 @@
 #include <runnel/error.hpp>
 #include <runnel/overlap.hpp>
 
+#include <typeinfo>
+
 namespace binding {
 namespace {
 
@@ -97,6 +99,8 @@ void bind_errors(nb::module_&) {
       failure.restore();
     } catch (const runnel::Error&) {
       set_python_error(error);
+    } catch (const std::bad_cast&) {
+      PyErr_SetString(PyExc_TypeError, "a value has another type than its protocol says: an array's, a stream's, or a function's result");
     }
   });
 }

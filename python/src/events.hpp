@@ -6,6 +6,7 @@
 
 #include <runnel/event.hpp>
 
+#include <atomic>
 #include <variant>
 
 namespace binding {
@@ -23,7 +24,7 @@ class PyEvent {
   void record(runnel::StreamRef stream);
   void make_wait(runnel::StreamRef stream) const;
   [[nodiscard]] const runnel::TimedEvent& timed() const { return std::get<runnel::TimedEvent>(event_); }
-  bool is_recorded = false;
+  std::atomic<bool> is_recorded = false;
 
  private:
   std::variant<runnel::Event, runnel::TimedEvent> event_;

@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace binding {
@@ -44,13 +45,14 @@ namespace {
   return count;
 }
 
+using Read = std::function<std::size_t(std::span<std::byte>)>;
+using Write = std::function<void(std::span<const std::byte>)>;
+using Sink = runnel::OverlapSink<std::byte, Write>;
 /// An input or the output. It stays where it is while overlap() runs.
 struct End {
   std::unique_ptr<Array> array;  // null for a function
-  std::function<std::size_t(std::span<std::byte>)> read;
-  std::function<void(std::span<const std::byte>)> write;
-  std::optional<runnel::OverlapSource<std::byte, std::function<std::size_t(std::span<std::byte>)>>> source;
-  std::optional<runnel::OverlapSink<std::byte, std::function<void(std::span<const std::byte>)>>> sink;
+  std::optional<runnel::OverlapSource<std::byte, Read>> source;
+  std::variant<std::monostate, Sink, runnel::OverlapPerChunk<Sink>, runnel::OverlapFiltered<Sink>> sink;
 };
 
 void open_array(End& end, nb::handle object, bool is_written) {
@@ -65,26 +67,43 @@ void open_array(End& end, nb::handle object, bool is_written) {
     return runnel::by_rows(std::span{static_cast<const std::byte*>(end.array->data), end.array->bytes}, item);
   }
   const SharedObject function = share(object);
-  end.source.emplace(runnel::from_source<std::byte>(std::function<std::size_t(std::span<std::byte>)>{[function](std::span<std::byte> to) {
-                                                      return call_with_view(function, to.data(), to.size(), PyBUF_WRITE);
-                                                    }},
-                                                    item));
-  return *end.source;
+  const Read read = [function](std::span<std::byte> to) { return call_with_view(function, to.data(), to.size(), PyBUF_WRITE); };
+  return end.source.emplace(runnel::from_source<std::byte>(read, item));
 }
 
-[[nodiscard]] runnel::AnyOverlapEnd open_output(End& end, nb::handle object, std::size_t item) {
-  if (object.is_none()) return runnel::no_output;
-  if (PyCallable_Check(object.ptr()) == 0) {
-    open_array(end, object, true);
-    return runnel::by_rows(std::span{static_cast<std::byte*>(end.array->data), end.array->bytes}, item);
+/// How much a chunk gives: results for every item; a number of results for the chunk; or as many as the function says.
+enum class Amount : int { items, per_chunk, filtered };
+
+/// `bytes`: of the results of an item, or of the chunk.
+[[nodiscard]] runnel::AnyOverlapEnd open_array_output(End& end, nb::handle object, std::size_t bytes, Amount amount) {
+  open_array(end, object, true);
+  const std::span all{static_cast<std::byte*>(end.array->data), end.array->bytes};
+  switch (amount) {
+    case Amount::per_chunk:
+      return runnel::per_chunk(all, bytes);
+    case Amount::filtered:
+      return runnel::filtered(all, bytes);
+    default:
+      return runnel::by_rows(all, bytes);
   }
+}
+[[nodiscard]] runnel::AnyOverlapEnd open_sink(End& end, nb::handle object, std::size_t bytes, Amount amount) {
   const SharedObject function = share(object);
-  end.sink.emplace(runnel::to_sink<std::byte>(std::function<void(std::span<const std::byte>)>{[function](std::span<const std::byte> from) {
-                                                static_cast<void>(
-                                                    call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ));
-                                              }},
-                                              item));
-  return *end.sink;
+  const Write write = [function](std::span<const std::byte> from) {
+    static_cast<void>(call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ));
+  };
+  switch (amount) {
+    case Amount::per_chunk:
+      return end.sink.emplace<2>(runnel::per_chunk(runnel::to_sink<std::byte>(write), bytes));
+    case Amount::filtered:
+      return end.sink.emplace<3>(runnel::filtered(runnel::to_sink<std::byte>(write, bytes)));
+    default:
+      return end.sink.emplace<1>(runnel::to_sink<std::byte>(write, bytes));
+  }
+}
+[[nodiscard]] runnel::AnyOverlapEnd open_output(End& end, nb::handle object, std::size_t bytes, Amount amount) {
+  if (object.is_none()) return runnel::no_output;
+  return PyCallable_Check(object.ptr()) == 0 ? open_array_output(end, object, bytes, amount) : open_sink(end, object, bytes, amount);
 }
 
 struct PyChunk {
@@ -118,6 +137,7 @@ void call_function(const SharedObject& function, EndBlocks& blocks, bool has_out
     arguments.append(nb::cast(PyChunk{of_stream, chunk.index, chunk.first, chunk.count, chunk.before, chunk.after, chunk.buffer}));
     for (const auto& in : bytes.in) arguments.append(nb::cast(chunk_block(blocks.blocks, in.data(), in.size(), stream)));
     if (has_output) arguments.append(nb::cast(chunk_block(blocks.blocks, bytes.out.data(), bytes.out.size(), stream)));
+    if (!bytes.count.empty()) arguments.append(nb::cast(chunk_block(blocks.blocks, bytes.count.data(), sizeof(std::size_t), stream)));
     nb::object result = nb::steal(PyObject_Call(f.ptr(), nb::tuple(arguments).ptr(), nullptr));
     if (!result.is_valid()) throw nb::python_error();
     check_signals();
@@ -133,6 +153,7 @@ void call_function(const SharedObject& function, EndBlocks& blocks, bool has_out
 }
 
 struct Options {
+  Amount amount;
   std::size_t chunk, in_flight, halo;
   std::string strategy;
   nb::object devices, progress;
@@ -157,12 +178,12 @@ struct Options {
 }
 
 [[nodiscard]] runnel::OverlapResult run(const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items,
-                                        std::size_t out_item, nb::callable function, const Options& options) {
+                                        std::size_t out_bytes, nb::callable function, const Options& options) {
   drop_now();
   std::vector<End> ends(nb::len(inputs) + 1);
   std::vector<runnel::AnyOverlapEnd> in;
   for (std::size_t i = 0; i < nb::len(inputs); ++i) in.push_back(open_input(ends[i], inputs[i], items.at(i)));
-  const runnel::AnyOverlapEnd out = open_output(ends.back(), output, out_item);
+  const runnel::AnyOverlapEnd out = open_output(ends.back(), output, out_bytes, options.amount);
   const SharedObject called = share(function);
   const bool has_output = !output.is_none();
   const runnel::OverlapOptions chosen = options_of(options);
@@ -225,17 +246,19 @@ void bind_overlap(nb::module_& module) {
   bind_result(module);
   module.def(
       "_overlap",
-      [](const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items, std::size_t out_item, nb::callable function,
-         std::size_t chunk, std::size_t in_flight, std::size_t halo, const std::string& strategy, nb::object devices, nb::object progress,
-         bool record_times) {
-        return run(inputs, output, items, out_item, function, {chunk, in_flight, halo, strategy, devices, progress, record_times});
+      [](const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items, std::size_t out_bytes, int amount,
+         nb::callable function, std::size_t chunk, std::size_t in_flight, std::size_t halo, const std::string& strategy, nb::object devices,
+         nb::object progress, bool record_times) {
+        return run(inputs, output, items, out_bytes, function,
+                   {static_cast<Amount>(amount), chunk, in_flight, halo, strategy, devices, progress, record_times});
       },
-      nb::arg("inputs"), nb::arg("output").none(), nb::arg("items"), nb::arg("out_item"), nb::arg("function"), nb::arg("chunk"),
-      nb::arg("in_flight"), nb::arg("halo"), nb::arg("strategy"), nb::arg("devices").none(), nb::arg("progress").none(),
+      nb::arg("inputs"), nb::arg("output").none(), nb::arg("items"), nb::arg("out_bytes"), nb::arg("amount"), nb::arg("function"),
+      nb::arg("chunk"), nb::arg("in_flight"), nb::arg("halo"), nb::arg("strategy"), nb::arg("devices").none(), nb::arg("progress").none(),
       nb::arg("record_times"),
-      nb::sig("def _overlap(inputs: list[object], output: object, items: collections.abc.Sequence[int], out_item: int, function: "
-              "typing.Callable[..., object], chunk: int, in_flight: int, halo: int, strategy: str, devices: object, progress: object, "
-              "record_times: bool) -> OverlapResult"));
+      nb::sig(
+          "def _overlap(inputs: list[object], output: object, items: collections.abc.Sequence[int], out_bytes: int, amount: int, function: "
+          "typing.Callable[..., object], chunk: int, in_flight: int, halo: int, strategy: str, devices: object, progress: object, "
+          "record_times: bool) -> OverlapResult"));
   module.def(
       "_shape",
       [](Block& block, const std::string& dtype, const std::vector<std::int64_t>& shape, bool is_in_order) {

@@ -142,7 +142,11 @@ void bind_order(nb::class_<PyStream>& stream) {
           "record_event",
           [](PyStream& self, nb::object event) {
             if (event.is_none()) event = nb::cast(new PyEvent{false}, nb::rv_policy::take_ownership);
-            PyEvent& recorded = nb::cast<PyEvent&>(event);
+            if (!nb::isinstance<PyEvent>(event)) {
+              PyErr_Format(PyExc_TypeError, "%R is no runnel.Event", event.ptr());
+              throw nb::python_error();
+            }
+            PyEvent& recorded = *nb::inst_ptr<PyEvent>(event);
             unlocked([&] { recorded.record(self.ref); });
             return event;
           },
@@ -280,8 +284,9 @@ void bind_streams(nb::module_& module) {
                   nb::sig("def wrap(stream: object, device: Device | int | None = None) -> Stream"),
                   "A stream of another library: an object with ``__cuda_stream__``, ``.cuda_stream`` (torch) or\n"
                   "``.ptr`` (CuPy), or a handle as an int. It keeps the object alive. The handles 0, 1 and 2 are\n"
-                  "default streams. Raises InvalidArgument for another device's handle, TypeError for what is no\n"
-                  "stream.");
+                  "default streams. Any other handle is a stream's that lives: the runtime does not check it, and\n"
+                  "what is none ends the process. Raises InvalidArgument for another device's handle, TypeError for\n"
+                  "what is no stream.");
   bind_properties(stream);
   bind_protocols(stream);
   bind_order(stream);

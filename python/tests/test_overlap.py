@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,99 @@ def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     source = np.zeros(1000)
     runnel.overlap(source, None, lambda chunk, x: None, chunk=400, progress=lambda items, total: told.append((items, total)))
     assert told == [(400, 1000), (800, 1000), (1000, 1000)]
-    runnel.overlap(source, None, lambda chunk, x: None, chunk=400, progress=True)
+
+
+def test_progress_is_shown_by_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[Any] = []
+
+    class Bar:
+        def __init__(self, total: int | None, **keywords: Any) -> None:
+            self.total, self.n, self.closed = total, 0, False
+            bars.append(self)
+
+        def update(self, count: int) -> None:
+            self.n += count
+
+        def close(self) -> None:
+            self.closed = True
+
+    auto = types.ModuleType("tqdm.auto")
+    auto.tqdm = Bar  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", auto)
+    runnel.overlap(np.zeros(1000), None, lambda chunk, x: None, chunk=400, progress=True)
+    with pytest.raises(runnel.OverlapError):
+        runnel.overlap(np.zeros(1000), None, lambda chunk, x: 1 / 0, chunk=400, progress=True)
+    assert [(bar.total, bar.n, bar.closed) for bar in bars] == [(1000, 1000, True), (1000, 0, True)]
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # as if it were not installed
+    runnel.overlap(np.zeros(1000), None, lambda chunk, x: None, chunk=400, progress=True)
+
+
+@pytest.mark.parametrize("chunk", [1, 300, 999])
+def test_one_result_for_each_chunk(chunk: int) -> None:
+    source = np.arange(1000, dtype=np.float32)
+    sums = np.zeros(1000, np.float32)
+
+    def first(c: runnel.Chunk, x: Any, y: Any) -> None:
+        assert y.shape == (1,) and y.dtype == "float32"
+        runnel.copy(y, x.view("float32", (1,)), c.stream)
+
+    result = runnel.overlap(source, runnel.per_chunk(sums), first, chunk=chunk)
+    assert result.written == 4 * result.chunks
+    assert (sums[: result.chunks] == source[::chunk]).all() and not sums[result.chunks :].any()
+    told: list[bytes] = []
+    runnel.overlap(source, runnel.per_chunk(lambda view: told.append(bytes(view)), 2), lambda c, x, y: x.view("uint8", (8,)), out_item=4, chunk=100)
+    assert b"".join(told) == source.reshape(10, 100)[:, :2].tobytes()
+
+
+def test_as_many_results_as_the_function_says(tmp_path: Path) -> None:
+    source = np.arange(1000, dtype=np.int32).reshape(500, 2)
+    kept = np.zeros_like(source)
+
+    def some(chunk: runnel.Chunk, x: Any, y: Any, count: Any) -> Any:
+        assert y.shape == x.shape and count.nbytes == 8
+        return x.view("int32", (chunk.index % 3, 2))
+
+    result = runnel.overlap(source, runnel.filtered(kept), some, chunk=100)
+    assert result.written == 8 * (0 + 1 + 2 + 0 + 1)
+    assert kept[:5].tolist() == [[200, 201], [400, 401], [402, 403], [800, 801], [0, 0]]
+
+    def write(chunk: runnel.Chunk, x: Any, y: Any, count: Any) -> None:
+        runnel.copy(y, x, chunk.stream)
+        runnel.copy(count, (4 * chunk.index).to_bytes(8, sys.byteorder), chunk.stream)
+
+    with open(tmp_path / "out", "wb") as file:
+        result = runnel.overlap(source, runnel.filtered(file.write), write, out_item=8, chunk=100)
+    assert result.written == 40
+    assert (tmp_path / "out").read_bytes() == b"".join(source[100 * i :].tobytes()[: 4 * i] for i in range(5))
+
+
+@host_only
+def test_numpy_reduces_and_filters() -> None:
+    source = np.random.default_rng(1).standard_normal(10_000)
+    sums = np.zeros(4)
+    runnel.overlap(source, runnel.per_chunk(sums), lambda chunk, x, y: np.sum(x, keepdims=True), like=np, chunk=3000)
+    assert np.allclose(sums, [source[i : i + 3000].sum() for i in range(0, 10_000, 3000)])
+    kept = np.zeros(10_000)
+    result = runnel.overlap(source, runnel.filtered(kept), lambda chunk, x, y, count: x[x > 0], like=np, chunk=3000)
+    assert (kept[: result.written // 8] == source[source > 0]).all() and result.written == 8 * (source > 0).sum()
+    for wrong in (lambda chunk, x, y, count: np.concatenate([x, x]), lambda chunk, x, y, count: x.view(np.uint8)[:3]):
+        with pytest.raises(runnel.OverlapError) as raised:
+            runnel.overlap(source, runnel.filtered(kept), wrong, like=np, chunk=3000)
+        assert isinstance(raised.value.__cause__, ValueError)
+    with pytest.raises(runnel.OverlapError) as raised:
+        runnel.overlap(source, kept, lambda chunk, x, y: x.astype(np.float32), like=np)
+    assert "nothing is converted" in str(raised.value.__cause__)
+
+
+def test_results_have_a_size() -> None:
+    with pytest.raises(ValueError, match="write None"):
+        runnel.per_chunk(bytearray(8), 0)
+    with pytest.raises(TypeError, match="None itself"):
+        runnel.filtered(None)
+    with pytest.raises(ValueError, match="out_item="):
+        runnel.overlap(np.zeros(10), runnel.filtered(print), same)
+    assert repr(runnel.per_chunk(bytearray(8))) == "<runnel.per_chunk() of bytearray, 1 for each>"
 
 
 def test_errors_name_the_chunk_and_keep_their_cause() -> None:
@@ -129,6 +222,12 @@ def test_wrong_arguments() -> None:
         runnel.overlap(np.zeros(1000), np.zeros(999), same)
     with pytest.raises(ValueError, match="strategy"):
         runnel.overlap(np.zeros(1000), None, same, strategy="C")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="strategy"):
+        runnel.overlap(np.zeros(1000), None, same, strategy=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="chunk is 0 or more, not -1"):
+        runnel.overlap(np.zeros(1000), None, same, chunk=-1)
+    with pytest.raises(TypeError, match="progress is a function"):
+        runnel.overlap(np.zeros(1000), None, same, progress=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="fn is the function"):
         runnel.overlap(np.zeros(1000), None, 3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="torch, cupy or numpy"):

@@ -23,6 +23,11 @@ EXITS = {
     "with an exception that nobody saw": "s.launch_host_func(lambda: 1 / 0); s.record_event().synchronize()",
     "with a pool and pinned memory": "p = runnel.StreamPool(size=2); l = p.acquire(); m = runnel.PinnedMemory(1000)",
     "with a block and its capsule": "b = runnel.empty(1000, s); c = b.__dlpack__(stream=None if runnel.backend == 'host' else -1)",
+    "with a current stream": "s.use(); t = runnel.Stream().__enter__(); runnel.copy(bytearray(100_000), bytes(100_000))",
+    "in a generator that is within a stream": "g = within(s); next(g)",
+    "with overlap() on a thread": "threading.Thread(target=runnel.overlap, args=(bytes(1_000_000), None, slow), kwargs={'chunk': 100_000}, daemon=True).start(); time.sleep(0.05)",
+    "with a list of copies, behind a host function": "s.launch_host_func(time.sleep, 0.1); runnel.copy_many([(bytearray(70_000), bytes(70_000)) for _ in range(50)], s)",
+    "while a loop waits": "l = asyncio.new_event_loop(); s.launch_host_func(time.sleep, 0.1); l.create_task(wait(s)).cancel(); l.run_until_complete(asyncio.sleep(0)); l.close()",
     "in a loop of asyncio": "asyncio.new_event_loop().run_until_complete(wait(s))",
 }
 PROGRAM = """
@@ -30,6 +35,11 @@ PROGRAM = """
     s = runnel.Stream()
     async def wait(stream):
         await stream
+    def within(stream):
+        with stream:
+            yield
+    def slow(chunk, x):
+        time.sleep(0.01)
     {}
 """
 

@@ -76,6 +76,12 @@ def test_an_unknown_device_is_refused_by_name() -> None:
     assert raised.value.code == "invalid_device" and raised.value.operation == "create a stream"
     with pytest.raises(TypeError, match="no device"):
         runnel.Stream("cuda")  # type: ignore[arg-type]
+    with pytest.raises(runnel.InvalidArgument):
+        runnel.Stream(1 << 32)
+    with pytest.raises(TypeError, match="no runnel.Event"):
+        runnel.Stream().record_event(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="another type than its protocol"):
+        runnel.Stream.wrap(-1)
 
 
 def test_host_functions_run_in_order_with_arguments(stream: runnel.Stream) -> None:

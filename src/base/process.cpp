@@ -4,13 +4,10 @@
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
-#include "base/hooks.hpp"
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/sync.hpp"
-
-#include <runnel/detail/observers.hpp>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,7 +18,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <span>
@@ -31,8 +27,8 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 constinit sync::Atomic<unsigned> attention{attention_phase};
-constinit Atomic<unsigned> observers{0};
 thread_local constinit bool in_host_function = false;
+thread_local constinit bool in_hook = false;
 
 namespace {
 
@@ -92,15 +88,6 @@ void become_forked_child() noexcept {
   return search.is_found;
 }
 
-/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the checker runs addr2line from PATH.
-[[nodiscard]] bool is_check_demanded() noexcept {
-  const char* const setting = secure_getenv("RUNNEL_CHECK");
-  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
-  if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
-  std::fprintf(stderr, "runnel: RUNNEL_CHECK=%s is not understood, and the checker stays off: write 1 or abort\n", setting);
-  return false;
-}
-
 /// The first thread registers the handlers, the others wait for it. Not std::call_once: a child that is forked meanwhile would wait for
 /// ever.
 void start(const char* operation) {
@@ -108,10 +95,7 @@ void start(const char* operation) {
   // Stored before the phase becomes `starting`: a child that inherits that phase must see that the thread which starts is not there.
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
   if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
-    if (is_check_demanded()) set_observer(observer_checker, true);
-    read_hang_limit();
-    start_demanded_trace();
-    if (are_hangs_reported()) attention.fetch_or(attention_notes, std::memory_order_relaxed);
+    start_observers();
     pthread_atfork(nullptr, nullptr, become_forked_child);
     std::atexit(begin_exit);
     set_phase(Phase::live);

@@ -15,12 +15,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
 inline constexpr unsigned attention_phase = 1;      // first use, a forked child, or exit
 inline constexpr unsigned attention_backlog = 2;    // objects wait to be destroyed
 inline constexpr unsigned attention_forked = 4;     // this is a forked child; set together with attention_phase
-inline constexpr unsigned attention_notes = 8;      // operations are noted for a report about a wait that lasts long
+inline constexpr unsigned attention_entered = 8;    // an observer wants to know which operations begin
 inline constexpr unsigned attention_captures = 16;  // captures are open, which work on a default stream may break
 inline constexpr unsigned attention_release = 32;   // memory is given back, for which the devices must stay idle
 extern constinit sync::Atomic<unsigned> attention;
 /// True while the calling thread runs a host function.
 extern thread_local constinit bool in_host_function;
+/// True while the calling thread is in the program's hook, or in its handler of reports.
+extern thread_local constinit bool in_hook;
 
 /// The slow path of enter(): first use, fork, exit, backlog, or inside a host function.
 void enter_slowly(const char* operation);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/process.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/config.hpp>
@@ -24,19 +25,24 @@ inline bool succeeded_or_note_capture(backend::status status) noexcept {
   return succeeded_or_forget(status);
 }
 
-/// While it lives, the calling thread may make any call without invalidating a capture. It costs two runtime calls.
+/// Whether captures are open that were begun with the library.
+[[nodiscard]] inline bool are_captures_open() noexcept { return (attention.load(std::memory_order_relaxed) & attention_captures) != 0; }
+
+/// While it lives, the calling thread may make any call without invalidating a capture. It costs two runtime calls, and nothing within
+/// another one.
 class RelaxedCapture {
  public:
   // A call that fails once may work the second time. It may also have taken effect all the same, which the mode that was found shows.
   explicit RelaxedCapture(bool needed = true) noexcept {
-    for (int attempt = 0; needed && attempt < 2 && found_ == backend::CaptureMode::relaxed; ++attempt)
-      if (exchange(found_)) return;
+    for (int attempt = 0; needed && !is_relaxed && attempt < 2; ++attempt)
+      is_relaxed = is_outermost_ = exchange(found_) || found_ != backend::CaptureMode::relaxed;
   }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
   ~RelaxedCapture() {
-    if (found_ == backend::CaptureMode::relaxed) return;
-    for (int attempt = 0; attempt < 2; ++attempt) {
+    if (!is_outermost_) return;
+    is_relaxed = false;
+    for (int attempt = 0; found_ != backend::CaptureMode::relaxed && attempt < 2; ++attempt) {
       backend::CaptureMode back = found_;
       if (exchange(back)) return;
     }
@@ -46,8 +52,22 @@ class RelaxedCapture {
   [[nodiscard]] static bool exchange(backend::CaptureMode& mode) noexcept {
     return succeeded_or_forget(backend::exchange_capture_mode(mode));
   }
+  static inline thread_local constinit bool is_relaxed = false;
 
   backend::CaptureMode found_ = backend::CaptureMode::relaxed;
+  bool is_outermost_ = false;
 };
+
+/// Calls `f()`, which calls the runtime for the library itself. Returns what it returns.
+template <class F>
+decltype(auto) own_call(F f, bool needed = true) {
+  const RelaxedCapture relaxed{needed};
+  return f();
+}
+/// The same for what the program asks: no capture that others begin matters to it.
+template <class F>
+decltype(auto) own_call_beside_captures(F f) {
+  return own_call(f, are_captures_open());
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

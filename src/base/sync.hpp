@@ -4,7 +4,7 @@
 #pragma once
 
 #ifdef RUNNEL_MODEL
-#include <model/sync.hpp>  // tests/models
+#include <model/sync.hpp>  // tests/analysis/models
 #else
 
 #include <runnel/config.hpp>

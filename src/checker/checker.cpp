@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/race_checker.hpp>
 
-#include "base/hooks.hpp"
 #include "base/immortal.hpp"
+#include "base/in_hook.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the library tells the checker. Each function is called after the runtime has accepted the operation, and only while the checker is
-/// on: callers ask detail::is_checking() first. None of them throws: without memory the checker forgets what it knows of memory.
+/// What the checker learns, from src/observe/race_checker.cpp. Each function is called after the runtime has accepted the operation, and
+/// only while the checker is on: callers ask detail::is_checking() first. None of them throws: without memory the checker forgets what it
+/// knows of memory.
 #pragma once
 
+#include "base/operation.hpp"
 #include "checker/conflict.hpp"
 #include "checker/order.hpp"
 
@@ -19,20 +21,8 @@ namespace runnel::inline RUNNEL_ABI::checker {
 
 using detail::MemoryAccess;
 
-/// `height` rows of `width` bytes, of which each starts `pitch` bytes after the one before.
-struct Rows {
-  const void* begin;
-  std::size_t pitch;
-  std::size_t width;
-  std::size_t height;
-};
-
-struct Side {
-  MemoryAccess access;
-  Rows rows;
-  std::optional<MemoryKind> kind;  // where the caller knows it
-  bool is_done;                    // the bytes have been read, or written, when the call returns
-};
+using Rows = detail::MemoryRows;
+using Side = detail::MemoryUse;
 
 /// The stream's next operation uses memory. `operation` must be a literal, as in "copy".
 void uses_memory(const StreamInfo& stream, const char* operation, std::span<const Side> sides) noexcept;

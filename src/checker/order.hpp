@@ -15,7 +15,7 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-/// A stream, as the checker is told of it.
+/// A stream, as the checker knows it.
 struct StreamInfo {
   std::uint64_t id;
   native::stream handle;

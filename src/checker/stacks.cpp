@@ -24,7 +24,7 @@
 namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
-constexpr std::size_t most_frames = 16;
+constexpr std::size_t most_frames = 20;  // of which the library's own are not shown
 constexpr std::size_t most_shown = 6;
 
 /// Addresses of calls, the innermost first; null behind the last.

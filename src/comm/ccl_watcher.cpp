@@ -3,6 +3,7 @@
 #include "comm/ccl_state.hpp"
 
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -47,9 +48,8 @@ void stop() noexcept {
 template <class F>
 [[nodiscard]] bool run_in_background(F call) noexcept try {
   sync::Thread{[call = std::move(call)]() mutable {
-    const RelaxedCapture relaxed;
     ++process().busy;
-    if (!process().is_over) call();
+    if (!process().is_over) own_call(std::move(call));
     --process().busy;
   }}.detach();
   return true;
@@ -209,6 +209,7 @@ std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout, st
   const auto task = std::make_shared<std::packaged_task<NewCommunicator()>>(std::move(make));
   std::future<NewCommunicator> made = task->get_future();
   if (!run_in_background([task] { (*task)(); })) throw_error(errc::out_of_memory, making_communicator, "the system has no thread for it");
+  const ScopedWait wait{making_communicator};
   if (made.wait_until(deadline_after(timeout)) != std::future_status::ready) return std::nullopt;
   return made.get();
 }

@@ -2,6 +2,7 @@
 #include "comm/mpi_process.hpp"
 
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/sync.hpp"
 #include "comm/devices.hpp"
@@ -29,6 +30,7 @@ constexpr const char* finalized = "MPI is finalized";
 
 /// MPI_Finalize() calls this first. An operation that never gets its turn in its stream holds it for ever.
 int drain(MPI_Comm, int, void*, void*) {
+  const ScopedWait wait{"finalize MPI"};
   try {
     wait_for_all_batons();
   } catch (const std::exception&) {  // a device that is lost runs nothing any more, but the threads that call MPI do

@@ -51,7 +51,7 @@ CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_k
 void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes) {
   {
     const StreamCall call{stream, "read an element"};
-    refuse_in_capture(call.slot(), call.operation(), "the stream is being captured: nothing runs before the graph is launched");
+    refuse_in_capture(call.slot(), call.operation(), CaptureCase::read_element);
   }
   copy_known(stream, to, std::nullopt, from, from_kind, bytes, Pageable::stage);
   stream.synchronize();

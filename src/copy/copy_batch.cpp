@@ -5,8 +5,7 @@
 #include "copy/copy_calls.hpp"
 #include "copy/run.hpp"
 #include "copy/staging/stage.hpp"
-#include "stream/checked.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 
 #include <array>
 #include <cstdint>
@@ -142,29 +141,25 @@ void for_each_operation(std::size_t count, F f) {
   return counts.blocked;
 }
 
-[[nodiscard]] HookEvent about_batch(const Slot& slot, std::span<const CopyOperation> operations) noexcept {
-  HookEvent event = about(slot, HookKind::copy, operation);
-  for (const CopyOperation& each : operations) event.bytes += each.bytes;
-  return event;
+[[nodiscard]] Operation about_batch(const Slot& slot, std::span<const CopyOperation> operations) noexcept {
+  Operation batch = about(slot, OperationKind::copy, operation);
+  for (const CopyOperation& each : operations) batch.bytes += each.bytes;
+  return batch;
 }
 
-/// Tells the checker, to which each operation looks like one behind the others, that they have no order.
-void tell_that_they_are_unordered(const Plan& plan, const Slot& slot) noexcept try {
-  if (!is_checked(slot)) return;
-  std::vector<checker::Access> accesses;
-  accesses.reserve(2 * plan.size());
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    const Transfer& t = plan[i].request.transfer;
-    if (has_nothing_to_do(plan[i].request)) continue;
-    const auto add = [&](const unsigned char* begin, MemoryAccess access) {
-      const auto address = reinterpret_cast<std::uintptr_t>(begin);
-      accesses.push_back({address, address + t.width, access, i});
-    };
-    add(t.from, MemoryAccess::read);
-    add(t.to, MemoryAccess::write);
+/// What the operations read and write, two uses each. Without memory for the list it is empty.
+[[nodiscard]] std::vector<MemoryUse> uses_of(const Plan& plan) noexcept try {
+  std::vector<MemoryUse> uses;
+  uses.reserve(2 * plan.size());
+  for (const PlannedCopy& copy : plan) {
+    const Transfer& t = copy.request.transfer;
+    const std::size_t bytes = has_nothing_to_do(copy.request) ? 0 : t.width;
+    uses.push_back({MemoryAccess::read, {t.from, bytes, bytes, 1}, copy.request.from_kind, false});
+    uses.push_back({MemoryAccess::write, {t.to, bytes, bytes, 1}, copy.request.to_kind, false});
   }
-  checker::uses_memory_at_once(info_of(slot), operation, std::move(accesses));
-} catch (const std::bad_alloc&) {  // the batch is not looked at
+  return uses;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace
@@ -178,9 +173,8 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   using namespace detail;
   CopyCall call{stream, detail::operation};
   Plan plan = plan_batch(call, operations, options);
-  ToldOperation told;
-  if (is_told()) [[unlikely]]
-    told.begin(about_batch(call.slot, operations));
+  std::vector<MemoryUse> uses;
+  ScopedEvent event{[&] { return about_batch(call.slot, operations); }};
   call.ahead.begins_to_enqueue();
   const bool in_one_call = try_one_call(plan, call);
   const std::array in_list{try_list(plan, call, Direction::to_device), try_list(plan, call, Direction::to_host)};
@@ -189,7 +183,7 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
     PlannedCopy& copy = plan[i];
     call.is_idle.reset();
     call.ahead.begins_to_enqueue();
-    ObservedCopy observed{copy.request, copy.facts};
+    CopyEvent part{copy.request, copy.facts};
     CopyResult done = CopyResult::direct;
     if (copy.way == Way::one_call && in_one_call) {
       copy.facts.note_enqueued(Route::direct);
@@ -199,11 +193,11 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
     } else {
       done = enqueue_copy(copy.request, copy.facts);
     }
-    observed.enqueued(copy.request, done, copy.facts);
+    part.enqueued(copy.request, done, copy.facts);
     ++count_of(counts, done);
   });
-  if (is_checking()) [[unlikely]]
-    tell_that_they_are_unordered(plan, call.slot);
+  if (Operation* const batch = event.operation()) [[unlikely]]
+    batch->unordered = uses = uses_of(plan);
   return counts;
 }
 

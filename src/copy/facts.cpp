@@ -89,8 +89,7 @@ bool Facts::is_captured_elsewhere() {
 bool Facts::is_idle() {
   if (call_.ahead.known() == Ahead::idle) return true;
   if (!call_.is_idle) {
-    const RelaxedCapture relaxed;  // the question is the library's own: it must not invalidate a capture of the caller
-    call_.is_idle = detail::is_idle(call_.slot, call_.operation);
+    call_.is_idle = own_call([&] { return detail::is_idle(call_.slot, call_.operation); });
     if (*call_.is_idle) call_.ahead.found_idle();
   }
   return *call_.is_idle;

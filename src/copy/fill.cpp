@@ -4,13 +4,11 @@
 #include "base/check.hpp"
 #include "copy/run.hpp"
 #include "device/device_table.hpp"
-#include "stream/checked.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 
 #include <runnel/memory.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -75,12 +73,14 @@ void fill_by_copies(const FillRequest& request, Facts& facts) {
   }
 }
 
-[[nodiscard]] HookEvent about_fill(const FillRequest& request, const Slot& slot) noexcept {
-  HookEvent event = about(slot, HookKind::fill, operation);
-  event.to = request.to;
-  event.bytes = request.width * request.height;
-  event.to_kind = request.to_kind;
-  return event;
+[[nodiscard]] Operation about_fill(const FillRequest& request, const Slot& slot) noexcept {
+  Operation fill = about(slot, OperationKind::fill, operation);
+  fill.to = request.to;
+  fill.bytes = request.width * request.height;
+  fill.to_kind = request.to_kind;
+  fill.uses[0] = {MemoryAccess::write, {request.to, request.pitch, request.width, request.height}, request.to_kind, false};
+  fill.use_count = 1;
+  return fill;
 }
 
 void fill_request(StreamRef stream, const FillRequest& request) {
@@ -88,16 +88,10 @@ void fill_request(StreamRef stream, const FillRequest& request) {
   validate(request, operation);
   Facts facts{call, request};
   const Route route = choose_route(request, facts);
-  ToldOperation told;
-  const bool observed = is_observed() && route != Route::nothing && !is_refused(route);
-  if (observed && is_told()) [[unlikely]]
-    told.begin(about_fill(request, call.slot));
+  ScopedEvent event;
+  if (is_observed() && route != Route::nothing && !is_refused(route)) [[unlikely]]
+    event.begin(about_fill(request, call.slot));
   run(route, request, facts);
-  if (!observed || !is_checked(call.slot)) [[likely]]
-    return;
-  const std::array side{
-      checker::Side{MemoryAccess::write, {request.to, request.pitch, request.width, request.height}, request.to_kind, false}};
-  checker::uses_memory(info_of(call.slot), operation, side);
 }
 
 }  // namespace

@@ -7,13 +7,10 @@
 #include "copy/staging/stage.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
-#include "stream/checked.hpp"
 #include "stream/idle.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 
 #include <runnel/event.hpp>
-
-#include <array>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -78,12 +75,13 @@ void wait_until_source_is_written(Facts& facts) {
 
 [[nodiscard]] std::optional<CopyResult> run_blocked(const CopyRequest& request, Facts& facts) {
   wait_until_source_is_written(facts);
+  const ScopedWait wait{facts.operation(), {.stream = facts.call().use.id}};
   if (!try_direct(request, facts)) return std::nullopt;
   // Where the device or the backend reads pageable memory itself, the call does not hold the caller. In a capture nothing runs yet.
   const bool returns_early = (facts.runtime_takes_any_memory() || facts.device_reads_pageable()) && !facts.is_capturing();
   if (returns_early) {
     check(backend::stream_synchronize(facts.slot().handle), facts.operation());
-    tell_complete(facts.slot());
+    emit_complete(facts.slot());
   }
   return CopyResult::blocked;
 }
@@ -113,8 +111,7 @@ void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {
   if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
     return;
   if (call.are_sources_kept) return;
-  const RelaxedCapture relaxed;
-  if (is_capturing(call.slot, call.operation) || is_idle(call.slot, call.operation)) return;
+  if (is_capturing(call.slot, call.operation) || own_call([&] { return is_idle(call.slot, call.operation); })) return;
   check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
   call.are_sources_kept = true;
 }
@@ -160,38 +157,34 @@ CopyResult enqueue_copy(const CopyRequest& request, Facts& facts) {
 
 namespace {
 
-[[nodiscard]] HookEvent about_copy(const CopyRequest& request, const Facts& facts) noexcept {
-  HookEvent event = about(facts.slot(), HookKind::copy, facts.operation());
+[[nodiscard]] Operation about_copy(const CopyRequest& request, const Facts& facts) noexcept {
+  Operation copy = about(facts.slot(), OperationKind::copy, facts.operation());
   const Transfer& t = request.transfer;
-  event.to = t.to;
-  event.from = t.from;
-  event.bytes = t.bytes();
-  event.to_kind = request.to_kind;
-  event.from_kind = request.from_kind;
-  return event;
-}
-
-void tell_checker(const CopyRequest& request, CopyResult done, Facts& facts) {
-  if (done == CopyResult::nothing || !is_checked(facts.slot())) return;
-  const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
-  const bool to_done = at_the_call && facts.to_kind() == MemoryKind::pageable;
-  const bool from_done = at_the_call && facts.from_kind() == MemoryKind::pageable;
-  const Transfer& t = request.transfer;
-  const std::array sides{checker::Side{MemoryAccess::read, {t.from, t.from_pitch, t.width, t.height}, request.from_kind, from_done},
-                         checker::Side{MemoryAccess::write, {t.to, t.to_pitch, t.width, t.height}, request.to_kind, to_done}};
-  checker::uses_memory(info_of(facts.slot()), facts.operation(), sides);
+  copy.to = t.to;
+  copy.from = t.from;
+  copy.bytes = t.bytes();
+  copy.to_kind = request.to_kind;
+  copy.from_kind = request.from_kind;
+  return copy;
 }
 
 }  // namespace
 
-void ObservedCopy::begin(const CopyRequest& request, Facts& facts) {
+void CopyEvent::begin(const CopyRequest& request, Facts& facts) {
   const Route route = choose_route(request, facts);
   if (is_refused(route)) refuse(route, facts);
-  is_observed_ = true;
-  if (is_told() && !has_nothing_to_do(request)) told_.begin(about_copy(request, facts));
+  if (!has_nothing_to_do(request)) event_.begin(about_copy(request, facts));
 }
 
-void ObservedCopy::end(const CopyRequest& request, CopyResult done, Facts& facts) { tell_checker(request, done, facts); }
+void CopyEvent::add_uses(Operation& copy, const CopyRequest& request, CopyResult done, Facts& facts) {
+  const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
+  const bool to_done = at_the_call && facts.to_kind() == MemoryKind::pageable;
+  const bool from_done = at_the_call && facts.from_kind() == MemoryKind::pageable;
+  const Transfer& t = request.transfer;
+  copy.uses = {MemoryUse{MemoryAccess::read, {t.from, t.from_pitch, t.width, t.height}, request.from_kind, from_done},
+               MemoryUse{MemoryAccess::write, {t.to, t.to_pitch, t.width, t.height}, request.to_kind, to_done}};
+  copy.use_count = 2;
+}
 
 CopyResult together(CopyResult a, CopyResult b) noexcept {
   for (const CopyResult weaker : {CopyResult::staged, CopyResult::direct, CopyResult::inlined, CopyResult::blocked})
@@ -220,9 +213,9 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
   CopyRequest valid = request;
   valid.transfer = flattened(request.transfer);
   Facts facts{call, valid};
-  ObservedCopy observed{valid, facts};
+  CopyEvent event{valid, facts};
   const CopyResult done = enqueue_copy(valid, facts);
-  observed.enqueued(valid, done, facts);
+  event.enqueued(valid, done, facts);
   return done;
 }
 

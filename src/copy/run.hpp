@@ -2,7 +2,7 @@
 /// Taking a route: everything here enqueues work. Requires, throughout: the request is valid, and the stream's device is current.
 #pragma once
 
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "copy/facts.hpp"
 #include "copy/request.hpp"
 #include "copy/route.hpp"
@@ -23,25 +23,24 @@ void run(Route route, const FillRequest& request, Facts& facts);
 
 /// Tries routes until one of them enqueues the copy.
 CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
-/// A copy that is being enqueued, for the checker, a hook and the trace. Costs one load while all are off.
-class ObservedCopy {
+/// A copy that is being enqueued, for observers. Costs one load while nobody observes.
+class CopyEvent {
  public:
-  /// @throws errc::not_permitted or errc::capture if the copy is refused; then no hook is called
-  ObservedCopy(const CopyRequest& request, Facts& facts) {
+  /// @throws errc::not_permitted or errc::capture if the copy is refused; then nothing is emitted
+  CopyEvent(const CopyRequest& request, Facts& facts) {
     if (is_observed()) [[unlikely]]
       begin(request, facts);
   }
   void enqueued(const CopyRequest& request, CopyResult done, Facts& facts) {
-    if (is_observed_) [[unlikely]]
-      end(request, done, facts);
+    if (Operation* const operation = event_.operation()) [[unlikely]]
+      add_uses(*operation, request, done, facts);
   }
 
  private:
   void begin(const CopyRequest& request, Facts& facts);
-  static void end(const CopyRequest& request, CopyResult done, Facts& facts);
+  static void add_uses(Operation& copy, const CopyRequest& request, CopyResult done, Facts& facts);
 
-  bool is_observed_ = false;
-  ToldOperation told_;
+  ScopedEvent event_;
 };
 
 /// What is true of both parts: memory may be reused at once only after both have been moved.

@@ -2,11 +2,10 @@
 // No runtime has a bounded wait for a device, or a query. So a thread of the library waits for the device, and the caller for that thread.
 #include "base/announce.hpp"
 #include "base/check.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "checker/hooks.hpp"
 #include "device/device_call.hpp"
 #include "device/open_captures.hpp"
 
@@ -87,10 +86,10 @@ bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) cons
   detail::DeviceWaiter& waiter = detail::waiters[static_cast<std::size_t>(ordinal_)];
   const std::uint64_t number = waiter.ask(call);
   std::optional<backend::status> answer;
-  const detail::WatchedWait watched{call.operation(), -1 - ordinal_};
+  const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
   if (!detail::poll_until(deadline, [&] { return (answer = waiter.answer(number)).has_value(); })) return false;
   call.check(*answer);
-  if (detail::is_checking()) checker::host_waited_for_device(ordinal_);
+  detail::emit_complete(ordinal_);
   return true;
 }
 

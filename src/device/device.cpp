@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/device.hpp>
 
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/set_by_call.hpp"
 #include "base/sync.hpp"
-#include "checker/hooks.hpp"
 #include "device/current_device.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
@@ -126,10 +125,7 @@ void reach(int device, int owner, const char* operation) {
   if (owner < 0 || owner == device || reached[device][owner].load(std::memory_order_acquire)) return;
   int can = 0;
   check(backend::can_access_peer(can, device, owner), operation);
-  if (can != 0 && has_memory_pools(owner)) {
-    const RelaxedCapture relaxed;
-    check(backend::allow_pool_access(owner, device, true), operation);
-  }
+  if (can != 0 && has_memory_pools(owner)) check(own_call([&] { return backend::allow_pool_access(owner, device, true); }), operation);
   reached[device][owner].store(true, std::memory_order_release);
 }
 
@@ -324,16 +320,14 @@ void Device::enable_peer_access(Device peer) const {
   constexpr const char* operation = "enable peer access";
   if (!can_access_peer(peer)) detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
   if (ordinal_ == peer.ordinal_) return;
-  const detail::CurrentDeviceCall call{ordinal_, operation};
-  const detail::RelaxedCapture relaxed;
+  const detail::OwnDeviceCall call{ordinal_, operation};
   call.check(backend::enable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, true);
 }
 
 void Device::disable_peer_access(Device peer) const {
   if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
-  const detail::CurrentDeviceCall call{ordinal_, "disable peer access"};
-  const detail::RelaxedCapture relaxed;
+  const detail::OwnDeviceCall call{ordinal_, "disable peer access"};
   call.check(backend::disable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, false);
   detail::forget_reach(ordinal_, peer.ordinal_);
@@ -343,10 +337,10 @@ void Device::synchronize() const {
   const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
   detail::refuse_wait_in_capture(ordinal_, call.operation());
   {
-    const detail::WatchedWait watched{call.operation(), -1 - ordinal_};
+    const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
     call.check(backend::device_synchronize());
   }
-  if (detail::is_checking()) checker::host_waited_for_device(call.device());
+  detail::emit_complete(ordinal_);
 }
 
 void detail::set_if_failed(std::error_code& code, Device device) noexcept {

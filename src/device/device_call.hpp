@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -38,6 +39,15 @@ class CurrentDeviceCall : public DeviceCall {
 
  private:
   ScopedDevice current_;
+};
+
+/// The same for calls that the library makes for itself.
+class OwnDeviceCall : public DeviceCall {
+ public:
+  OwnDeviceCall(int device, const char* operation) : DeviceCall{device, operation}, own_{device, operation} {}
+
+ private:
+  OwnCalls own_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

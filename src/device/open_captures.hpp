@@ -4,15 +4,13 @@
 #pragma once
 
 #include "base/check.hpp"
-#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
+#include "device/capture_rules.hpp"
 
 #include <runnel/config.hpp>
 
-#include <atomic>
-
 namespace runnel::inline RUNNEL_ABI::detail {
 
-[[nodiscard]] inline bool are_captures_open() noexcept { return (attention.load(std::memory_order_relaxed) & attention_captures) != 0; }
 /// Whether a stream of the device takes part in one of them. Not seen: streams that joined a capture of another device, and that the
 /// library does not own. Defined where the streams are known, in stream/graph_functions.cpp.
 [[nodiscard]] bool takes_part_in_open_capture(int device) noexcept;
@@ -20,7 +18,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// @throws errc::capture
 inline void refuse_wait_in_capture(int device, const char* operation) {
   if (takes_part_in_capture(device)) [[unlikely]]
-    throw_error(errc::capture, operation, "a stream of the device is being captured, and the wait would break the capture");
+    throw_error(errc::capture, operation, capture_rule(CaptureCase::wait_for_device).reason);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -4,15 +4,15 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/open_captures.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
@@ -35,11 +35,14 @@ struct GraphState {
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
-  sync::Mutex launching{};    // the runtimes allow one launch of a graph at a time
-  sync::Mutex asking{};       // and one call that uses `graph`, also if it only asks
-  StreamPoint last{};         // open, of the stream of the last launch; empty before the first
-  bool is_unordered = false;  // the runtime does not order the next launch after the last one, if their streams differ
-  EventRef end{};             // marks the end of the last launch; none: nothing does
+  std::vector<EventUse> events{};  // of a graph that is about to be destroyed
+  sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
+  sync::Mutex asking{};            // and one call that uses `graph`, also if it only asks
+  StreamPoint last{};              // open, of the stream of the last launch; empty before the first
+  bool is_unordered = false;       // the runtime does not order the next launch after the last one, if their streams differ
+  std::vector<native::graph_node> disabled{};
+  bool is_changed = false;  // a node has other arguments than it was captured with, or is disabled
+  EventRef end{};           // marks the end of the last launch; none: nothing does
 };
 
 namespace {
@@ -50,15 +53,14 @@ constexpr const char* ending = "end a capture";
 
 void destroy_handles(GraphState* state) noexcept {
   const std::unique_ptr<GraphState> owned{state};
-  const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const RelaxedCapture relaxed;
-  if (state->executable != nullptr) succeeded_or_forget(backend::executable_graph_destroy(state->executable));
-  if (state->graph != nullptr) succeeded_or_forget(backend::graph_destroy(state->graph));
+  if (state->executable != nullptr) call_quietly(state->device, [&] { return backend::executable_graph_destroy(state->executable); });
+  if (state->graph != nullptr) call_quietly(state->device, [&] { return backend::graph_destroy(state->graph); });
 }
 
 /// Requires: the graph's launches are complete.
 struct FinishGraph {
   void operator()(GraphState* state) const noexcept {
+    state->events = state->functions->take_events();
     state->functions = nullptr;
     release(
         Postponed{[](const Postponed& item) noexcept { destroy_handles(static_cast<GraphState*>(item.handle)); }, state, state->device});
@@ -107,10 +109,9 @@ struct Finish {
 /// Whether the graph's launches are known to be complete. A default stream is not asked: that could break a capture.
 [[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
   if (!last) return true;
-  const RelaxedCapture relaxed;
   if (const HeldStream held{last.stream()})
     return !held.is_default() && capture_state(held.handle()) == CaptureState::none &&
-           succeeded_or_forget(backend::stream_query(held.handle()));
+           call_quietly(held.device(), [&] { return backend::stream_query(held.handle()); });
   return last.is_over();
 }
 
@@ -122,6 +123,7 @@ void destroy_after_launches(GraphState* state) noexcept {
   const bool is_enqueued = !is_done && enqueue_finish(state, last);  // then the graph may be gone already
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
+  const ScopedWait wait{"destroy a graph", {.device = state->device}};
   if (wait_for_device(state->device))
     FinishGraph{}(state);
   else
@@ -139,9 +141,27 @@ struct ReleaseGraph {
 using OwnedGraph = std::unique_ptr<GraphState, ReleaseGraph>;
 
 void instantiate(GraphState& state, const char* operation) {
-  const ScopedDevice on{state.device, operation};
-  const RelaxedCapture relaxed;
-  check(backend::graph_instantiate(state.executable, state.graph), operation);
+  check(own_call(state.device, operation, [&] { return backend::graph_instantiate(state.executable, state.graph); }), operation);
+}
+
+[[nodiscard]] backend::NodeKind kind_of(native::graph_node node, const char* operation) {
+  backend::NodeKind kind{};
+  check(backend::graph_node_kind(node, kind), operation);
+  return kind;
+}
+
+/// Requires: `asking` is held.
+[[nodiscard]] std::size_t count_nodes(native::graph graph, const char* operation) {
+  std::size_t count = 0;
+  check(backend::graph_nodes(graph, nullptr, count), operation);
+  return count;
+}
+/// The same.
+[[nodiscard]] std::vector<native::graph_node> nodes_of(native::graph graph, const char* operation) {
+  std::size_t count = count_nodes(graph, operation);
+  std::vector<native::graph_node> nodes(count);
+  check(backend::graph_nodes(graph, nodes.data(), count), operation);
+  return nodes;
 }
 
 /// Counts a use by the stream, in place of the stream that launched the graph before: that launch comes before this one.
@@ -151,12 +171,27 @@ void note_use(GraphState& state, StreamUse stream) {
   state.last = StreamPoint{stream};
 }
 
+/// The graph becomes a node of the graph that the stream is being captured into, as it is now.
+void become_node(GraphState& state, const StreamCall& call) {
+  if (!state.disabled.empty())
+    throw_error(errc::not_supported, launching, "a node of the graph is disabled, which a graph within a graph cannot be: enable it first");
+  const std::shared_ptr<GraphFunctions> outer = functions_of_capture(call, "graph");
+  const std::lock_guard lock{state.asking};
+  for (const native::graph_node node : nodes_of(state.graph, launching))
+    if (const backend::NodeKind kind = kind_of(node, launching); kind == backend::NodeKind::allocation || kind == backend::NodeKind::free)
+      throw_error(errc::not_supported, launching, "memory is allocated or freed in the graph, which a graph within a graph cannot do");
+  const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
+  outer->capture(call, *state.functions, state.graph, state.executable);
+}
+
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does not see to it.
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
-  refuse_in_capture(call.slot(), launching, "the graph was launched on another stream, which the capture cannot wait for");
-  if (make_wait_for_last(call.handle(), state, state.last) || wait_for_device(state.device)) return;
+  refuse_in_capture(call.slot(), launching, CaptureCase::launch_unordered_graph);
+  if (make_wait_for_last(call.handle(), state, state.last)) return;
+  const ScopedWait wait{launching, {.device = state.device}};
+  if (wait_for_device(state.device)) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
@@ -202,7 +237,7 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   std::uint64_t active = 0;
   call.check(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
-  const backend::status s = end_native_capture(call.handle(), graph);
+  const backend::status s = end_native_capture(call.slot(), graph);
   close_capture(capture.number);
   if (s == backend::ok) return graph;
   if (backend::classify(s) != errc::capture) throw_status(s, ending);
@@ -224,10 +259,57 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
       return "allocation";
     case backend::NodeKind::free:
       return "free";
+    case backend::NodeKind::event_record:
+      return "event record";
+    case backend::NodeKind::event_wait:
+      return "event wait";
+    case backend::NodeKind::graph:
+      return "graph";
     case backend::NodeKind::other:
       break;
   }
   return "other";
+}
+
+/// What a host function's node calls GraphFunctions::run() with.
+[[nodiscard]] const void* data_of(native::graph_node node, const char* operation) {
+  void (*function)(void*) = nullptr;
+  void* data = nullptr;
+  check(backend::graph_host_function(node, function, data), operation);
+  return data;
+}
+
+[[nodiscard]] bool can_be_disabled(backend::NodeKind kind) noexcept {
+  using enum backend::NodeKind;
+  return kind == copy || kind == fill || kind == kernel || kind == host_function;
+}
+
+[[nodiscard]] GraphState& require_node(GraphState& state, std::uint64_t capture, const char* operation) {
+  if (capture == state.functions->number()) return state;
+  throw_error(errc::invalid_handle, operation, "the node is of another graph, or of what the graph was before an update");
+}
+
+void change_native(const GraphState& state, native::graph_node node, native::graph_node from, backend::NodeKind kind,
+                   const char* operation) {
+  const ScopedDevice on{state.device, operation};
+  const RelaxedCapture relaxed;
+  const backend::status s = backend::graph_change_node(state.executable, node, from, kind);
+  if (s == backend::ok) return;
+  if (backend::classify(s) != errc::invalid_argument) throw_status(s, operation);
+  const char* const name = backend::error_name(s);
+  backend::forget_error(s);
+  throw_error(errc::not_supported, operation, "the runtime cannot give the node such arguments: capture the work again", s, name);
+}
+
+/// Gives the executable graph of one the work of the other. False if the runtime cannot do that, and where the nodes of the new work must
+/// be those of its own graph, because somebody may change them, or nodes of the old one were changed.
+[[nodiscard]] bool give_work(const GraphState& old, const GraphState& now, const char* operation) {
+  if (now.functions->has_given_nodes() || old.is_changed) return false;
+  const backend::status s = own_call(old.device, operation, [&] { return backend::graph_update(old.executable, now.graph); });
+  if (s == backend::ok) return true;
+  if (backend::classify(s) != errc::not_supported) throw_status(s, operation);
+  backend::forget_error(s);
+  return false;
 }
 
 /// The graph of the capture that this thread has begun on the stream. It cannot be launched yet.
@@ -270,18 +352,21 @@ void begin_capture(StreamRef stream) {
   const StreamCall call{stream, beginning};
   if (is_legacy_default(call.slot()))
     throw_error(errc::capture, beginning, "the default stream cannot be captured: capture a stream of your own");
-  refuse_in_capture(call.slot(), beginning, "the stream is being captured already");
+  refuse_in_capture(call.slot(), beginning, CaptureCase::begin_capture);
   note_capture();
   const std::uint64_t announced =
       announce_capture({0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
   try {
-    call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
+    {
+      const CaptureTurn alone{call.slot()};
+      call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
+    }
     std::uint64_t number = 0;
     call.check(backend::stream_capture_number(call.handle(), number));
     if (number == 0) throw_error(errc::capture, beginning, "a call of another thread has broken the capture as it began");
     number_capture(announced, number);
   } catch (...) {  // the first call may have taken effect all the same
-    discard_native_capture(call.handle());
+    discard_native_capture(call.slot());
     close_capture(announced);
     throw;
   }
@@ -304,12 +389,10 @@ void Graph::launch(StreamRef stream) const {
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool is_marked = wants_mark(state, call.slot());
-  if (are_captures_open() || has_functions || is_marked)
-    refuse_in_capture(call.slot(), launching, "a graph cannot be a part of another one: capture its work again");
+  if ((are_captures_open() || has_functions || is_marked) && is_capturing(call.slot(), launching)) [[unlikely]]
+    return become_node(state, call);
   const StreamUse use{&call.slot(), stream.id()};
-  ToldOperation told;
-  if (is_told()) [[unlikely]]
-    told.begin(about(call.slot(), HookKind::graph_launch, launching));
+  const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
   const BlockingWork enqueued;
@@ -320,8 +403,9 @@ void Graph::launch(StreamRef stream) const {
   }
   note_use(state, use);  // only now: after a failure, an earlier launch on another stream may still run
   state.is_unordered = !backend::orders_graph_launches();
-  tell_work(call.slot());
   if (is_marked) mark_launch(state, call);
+  if (is_observed()) [[unlikely]]
+    state.functions->emit_events(call);
 }
 
 /// The old state keeps the old host functions until the launches under way are complete; its executable graph goes on with the new work.
@@ -331,25 +415,72 @@ bool Graph::take(Graph fresh) {
   GraphState& old = require(operation);
   GraphState& now = fresh.require(operation);
   if (old.device != now.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
-  backend::status s{};
-  {
-    const ScopedDevice on{old.device, operation};
-    const RelaxedCapture relaxed;
-    s = backend::graph_update(old.executable, now.graph);
-  }
-  if (s == backend::ok) {
+  const bool is_same = give_work(old, now, operation);
+  if (is_same)
     std::swap(old.executable, now.executable);
-  } else if (backend::classify(s) == errc::not_supported) {
-    backend::forget_error(s);
+  else
     detail::instantiate(now, operation);
-  } else {
-    throw_status(s, operation);
-  }
   now.last = old.last.again();
-  now.is_unordered = s != backend::ok || old.is_unordered;
+  now.is_unordered = !is_same || old.is_unordered;
   now.end = old.end.share();
   std::swap(state_, fresh.state_);
-  return s == backend::ok;
+  return is_same;
+}
+
+GraphNode last_node(StreamRef stream) {
+  using namespace detail;
+  constexpr const char* operation = "find a node of a graph";
+  const StreamCall call{stream, operation};
+  call.disturbs_nothing();
+  if (!is_capturing(call.slot(), operation)) throw_error(errc::capture, operation, "the stream is not being captured");
+  const std::shared_ptr<GraphFunctions> functions = functions_of_capture(call, "node");
+  GraphNode node;
+  call.check(backend::captured_node(call.handle(), node.handle_, node.is_flat_));
+  if (node.handle_ == nullptr)
+    throw_error(errc::invalid_argument, operation,
+                "the last thing that the stream was given is no operation: ask right after the operation");
+  node.capture_ = functions->number();
+  functions->note_given_node();
+  return node;
+}
+
+void Graph::change(GraphNode node, GraphNode from, Graph fresh) {
+  using namespace detail;
+  constexpr const char* operation = "change a node of a graph";
+  GraphState& state = require_node(require(operation), node.capture_, operation);
+  GraphState& other = fresh.require(operation);
+  if (state.device != other.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
+  const backend::NodeKind kind = kind_of(node.handle_, operation);
+  if (fresh.node_count() != 1 || kind_of(from.handle_, operation) != kind)
+    throw_error(errc::invalid_argument, operation, "the work has to be one operation of the same kind as the node");
+  const std::lock_guard lock{state.launching};
+  if (kind == backend::NodeKind::host_function)
+    state.functions->change(data_of(node.handle_, operation), *other.functions);
+  else if (!can_be_disabled(kind) || (kind == backend::NodeKind::copy && !(node.is_flat_ && from.is_flat_)))
+    throw_error(errc::not_supported, operation, "the runtime has no such call: capture the work again, or update() all of it");
+  else
+    change_native(state, node.handle_, from.handle_, kind, operation);
+  state.is_changed = true;
+  state.functions->take_kept(*other.functions);
+}
+
+void Graph::set_enabled(GraphNode node, bool enabled) {
+  using namespace detail;
+  constexpr const char* operation = "enable or disable a node of a graph";
+  GraphState& state = require_node(require(operation), node.capture_, operation);
+  const backend::NodeKind kind = kind_of(node.handle_, operation);
+  if (!can_be_disabled(kind)) throw_error(errc::not_supported, operation, "only copies, fills, kernels and host functions can be disabled");
+  const std::lock_guard lock{state.launching};
+  state.disabled.reserve(state.disabled.size() + 1);
+  if (kind == backend::NodeKind::host_function) {
+    state.functions->set_enabled(data_of(node.handle_, operation), enabled);
+  } else {
+    const ScopedDevice on{state.device, operation};
+    check(backend::graph_enable_node(state.executable, node.handle_, enabled), operation);
+  }
+  std::erase(state.disabled, node.handle_);
+  if (!enabled) state.disabled.push_back(node.handle_);
+  state.is_changed = true;
 }
 
 void Graph::drop() noexcept {
@@ -357,21 +488,12 @@ void Graph::drop() noexcept {
   detail::release_graph(state_);
 }
 
-namespace {
-/// Requires: `asking` is held.
-[[nodiscard]] std::size_t count_nodes(native::graph graph, const char* operation) {
-  std::size_t count = 0;
-  detail::check(backend::graph_nodes(graph, nullptr, count), operation);
-  return count;
-}
-}  // namespace
-
 std::size_t Graph::node_count() const {
   constexpr const char* operation = "count the nodes of a graph";
   detail::GraphState& state = require(operation);
   detail::enter(operation);
   const std::lock_guard lock{state.asking};
-  return count_nodes(state.graph, operation);
+  return detail::count_nodes(state.graph, operation);
 }
 
 std::string Graph::dot() const {
@@ -379,17 +501,15 @@ std::string Graph::dot() const {
   detail::GraphState& state = require(operation);
   detail::enter(operation);
   const std::lock_guard lock{state.asking};
-  std::size_t count = count_nodes(state.graph, operation);
-  std::vector<native::graph_node> nodes(count);
-  detail::check(backend::graph_nodes(state.graph, nodes.data(), count), operation);
+  const std::vector<native::graph_node> nodes = detail::nodes_of(state.graph, operation);
   std::string text = "digraph runnel {\n";
   std::unordered_map<native::graph_node, std::size_t> numbers;
   for (const native::graph_node node : nodes) {
-    backend::NodeKind kind{};
-    detail::check(backend::graph_node_kind(node, kind), operation);
+    const backend::NodeKind kind = detail::kind_of(node, operation);
     const std::size_t number = numbers.emplace(node, numbers.size()).first->second;
     text += "  n" + std::to_string(number) + " [label=\"" + detail::name_of(kind) + "\"];\n";
   }
+  std::size_t count = 0;
   detail::check(backend::graph_edges(state.graph, nullptr, nullptr, count), operation);
   std::vector<native::graph_node> from(count), to(count);
   detail::check(backend::graph_edges(state.graph, from.data(), to.data(), count), operation);

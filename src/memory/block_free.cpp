@@ -2,7 +2,7 @@
 #include "memory/block_free.hpp"
 
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "device/device_table.hpp"
@@ -46,8 +46,7 @@ struct FreeingStream {
 void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept {
   if (block.resource) [[unlikely]]
     return give_back_to(*block.resource, stream.view, block.pointer, block.bytes);
-  const RelaxedCapture relaxed{if_captures_met()};
-  succeeded_or_note_capture(backend::free_async(block.pointer, stream.handle));
+  succeeded_or_note_capture(own_call([&] { return backend::free_async(block.pointer, stream.handle); }, if_captures_met()));
 }
 
 /// The same, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a capture only its own
@@ -124,7 +123,7 @@ void free_after_wait(const BlockFree& block) noexcept {
     return release_on_thread(Postponed{free_behind, block.pointer, block.device, block.others.empty() ? 0U : 1U});
   }
   if (release_mode_of_wait() != Release::now) return;
-  const WatchedWait watched{"free device memory", -1 - block.device};
+  const ScopedWait wait{"free device memory", {.device = block.device}};
   if (wait_for_devices(block.device, !block.others.empty()))
     give_back_to(*block.resource, default_stream_of(block.device), block.pointer, block.bytes);
 }

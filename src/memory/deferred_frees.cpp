@@ -6,8 +6,8 @@
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
@@ -50,9 +50,7 @@ void free_unused(const BlockFree& block) noexcept {
   if (block.resource) return give_back(block);
   const native::stream own = has_memory_pools(block.device) ? take_own_stream(block.device) : nullptr;
   if (own == nullptr) return release_on_thread(native_release<void*, backend::free_device>(block.pointer, block.device));
-  const RelaxedCapture relaxed;
-  const ScopedDevice on{block.device, ScopedDevice::no_throw};
-  succeeded_or_note_capture(backend::free_async(block.pointer, own));
+  call_quietly(block.device, [&] { return backend::free_async(block.pointer, own); });
 }
 
 /// Moves all entries of the kind for which `is_moved(entry)` holds. Requires: the list is locked, or is the caller's.
@@ -70,17 +68,14 @@ template <class Poll>
 bool run_if(FreeKind kind, std::unique_lock<sync::Mutex> lock, Poll poll) noexcept {
   if (!lock) return false;
   std::list<BlockFree> complete;
-  {
-    const RelaxedCapture relaxed;
-    const auto is_over = [&](BlockFree& block) {
-      const Progress progress = poll(block);
-      if (progress == Progress::unknown) block.pointer = nullptr;
-      return progress == Progress::complete || progress == Progress::unknown;
-    };
-    move_entries(complete, deferred().all, kind, is_over);
-    for (std::size_t i = 0; i < complete.size(); ++i) count_down(count_of(kind));
-    lock.unlock();
-  }
+  const auto is_over = [&](BlockFree& block) {
+    const Progress progress = poll(block);
+    if (progress == Progress::unknown) block.pointer = nullptr;
+    return progress == Progress::complete || progress == Progress::unknown;
+  };
+  move_entries(complete, deferred().all, kind, is_over);
+  for (std::size_t i = 0; i < complete.size(); ++i) count_down(count_of(kind));
+  lock.unlock();
   for (const BlockFree& block : complete)
     if (block.pointer != nullptr) free_unused(block);
   return !complete.empty();
@@ -97,10 +92,9 @@ bool defer_free(BlockFree& block) noexcept try {
   std::list<BlockFree> made(1);  // from here on nothing fails
   own.front() = std::move(block.own);
   block.others.splice(block.others.begin(), own);
-  {
-    const RelaxedCapture relaxed;
+  own_call([&] {
     for (StreamPoint& point : block.others) point.record();
-  }
+  });
   const FreeKind kind = kind_of(block);
   made.front() = std::move(block);
   const std::lock_guard lock{deferred().lock};

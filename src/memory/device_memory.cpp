@@ -3,15 +3,15 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
 #include "device/open_captures.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/block_free.hpp"
 #include "memory/deferred_frees.hpp"
@@ -19,8 +19,7 @@
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
-#include "stream/checked.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/own_streams.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
@@ -89,13 +88,14 @@ void count_out(int device, std::size_t bytes) noexcept {
   void* block = nullptr;
   const bool has_pools = has_memory_pools(device);
   const ScopedDevice on{device, operation};
-  const RelaxedCapture relaxed{!has_pools || if_captures_met()};
-  const auto allocate = [&] { return has_pools ? backend::malloc_async(block, bytes, stream) : backend::malloc_device(block, bytes); };
-  const auto try_allocate = [&] { return has_pools ? allocate() : allocate_behind_releases(operation, allocate); };
+  const auto try_allocate = [&] {
+    return has_pools ? own_call([&] { return backend::malloc_async(block, bytes, stream); }, if_captures_met())
+                     : allocate_behind_releases(operation, [&] { return backend::malloc_device(block, bytes); });
+  };
   backend::status s = try_allocate();
   while (s != backend::ok && are_frees_waiting() && backend::classify(s) == errc::out_of_memory) {
     backend::forget_error(s);
-    const WatchedWait watched{operation, -1 - device};
+    const ScopedWait wait{operation, {.device = device}};
     const bool is_freed = wait_for_a_free();
     if (!is_freed) run_all_frees();
     s = try_allocate();
@@ -136,49 +136,29 @@ void prepare_for_resource(int device) {
     run_complete_resource_frees();
     return !are_frees_waiting(FreeKind::resource);
   };
+  const ScopedWait wait{operation, {.stream = stream.id()}};
   try_for(short_patience, gives_all_back);
   return take_from(resource, stream, bytes, operation);
 }
 
-[[nodiscard]] HookEvent about_allocation(const Slot& slot, std::size_t bytes) {
+[[nodiscard]] Operation about_allocation_in_order(const Slot& slot, std::size_t bytes) {
   const ScopedDevice on{slot.device, operation};
-  HookEvent event = about(slot, HookKind::allocation, operation);
-  event.bytes = bytes;
-  event.to_kind = MemoryKind::device;
-  return event;
+  Operation allocation = about(slot, OperationKind::allocation, operation);
+  allocation.bytes = bytes;
+  allocation.to_kind = MemoryKind::device;
+  return allocation;
 }
 
-/// Memory that is allocated in a capture is used when the graph runs, which the checker does not see.
-void tell_allocation(const Slot& slot, const void* block, std::size_t bytes) {
-  if (!is_checking()) [[likely]]
-    return;
-  const ScopedDevice on{slot.device, operation};
-  if (is_checked(slot))
-    checker::allocates_in_order(info_of(slot), block, bytes);
-  else
-    checker::allocates(block, bytes);
-}
-
-void tell_free(StreamUse owner, const BlockFree& block) noexcept try {
-  const auto info = [](StreamUse stream) { return info_of(*stream.slot, stream.id); };
-  std::vector<checker::StreamInfo> awaited;
-  for (const StreamPoint& other : block.others) awaited.push_back(info(other.stream()));
-  checker::frees_in_order(info(owner), awaited, block.pointer, block.bytes);
-  if (block.resource) checker::allocates(block.pointer, block.bytes);  // its owner may use it for something else
-} catch (const std::bad_alloc&) {
-  checker::allocates(block.pointer, block.bytes);  // forgets the block
-}
-
-void observe_free(const BlockFree& block) noexcept {
+[[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
   const StreamUse owner = block.own.stream();
-  if (is_checking()) tell_free(owner, block);
-  if (!is_told()) return;
-  HookEvent event = about_unasked(*owner.slot, owner.id, HookKind::deallocation, "free device memory");
-  if (has_ended(owner)) event.stream_name = "";
-  event.to = block.pointer;
-  event.bytes = block.bytes;
-  event.to_kind = MemoryKind::device;
-  tell_once(event);
+  return {.kind = OperationKind::deallocation,
+          .is_of_program = static_cast<bool>(block.resource),
+          .name = "free device memory",
+          .stream = {owner.slot, owner.id},
+          .to = block.pointer,
+          .bytes = block.bytes,
+          .to_kind = MemoryKind::device,
+          .users = &block.others};
 }
 
 }  // namespace
@@ -198,13 +178,10 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   if (resource != nullptr) prepare_for_resource(device);
   StreamPoint owner{{&slot, stream.id()}};
   if (!owner) throw_dead_stream(stream.id());
-  ToldOperation told;
-  if (is_told()) [[unlikely]]
-    told.begin(about_allocation(slot, bytes));
+  ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
   void* const block =
       resource == nullptr ? allocate_reserved(slot.handle, device, bytes) : take_when_there_is_room(*resource, stream, bytes);
-  if (told.is_begun()) told.event().to = block;
-  tell_allocation(slot, block, bytes);
+  event.allocated(block);
   static_cast<void>(owner.release());  // until free_device()
   return block;
 }
@@ -235,10 +212,7 @@ void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream) {
   if (stream == owner) return;
   std::list<StreamPoint>& others = extras.made().others;
   if (find_user(others, stream) != others.end()) return;
-  if (others.size() >= 16 && std::has_single_bit(others.size())) {
-    const RelaxedCapture relaxed;
-    forget_over(others);
-  }
+  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_over(others);
   others.splice(others.end(), user(stream));
 }
 
@@ -277,8 +251,7 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
     block.others.splice(block.others.end(), extras->others);
   }
   block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, use_of(stream)));
-  if (is_observed()) [[unlikely]]
-    observe_free(block);
+  emit([&] { return about_free(block); });
   if (mode == Release::later) return free_block_later(block);
   // This allocates nothing, so that memory can also be freed when there is none left.
   if (are_frees_waiting()) [[unlikely]]
@@ -347,28 +320,25 @@ std::size_t DeviceResource::limit() const {
 }
 
 std::size_t DeviceResource::reserved() const {
-  const detail::DeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
+  const detail::OwnDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
-  const detail::RelaxedCapture relaxed;
   std::size_t bytes = 0;
   call.check(backend::pool_reserved(call.device(), bytes));
   return bytes;
 }
 
 void DeviceResource::set_release_threshold(std::size_t bytes) const {
-  const detail::DeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
+  const detail::OwnDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
-  const detail::RelaxedCapture relaxed;
   call.check(backend::set_release_threshold(call.device(), bytes));
 }
 
 void DeviceResource::trim() const {
-  const detail::DeviceCall call{device_.ordinal(), "give unused device memory back"};
+  const detail::OwnDeviceCall call{device_.ordinal(), "give unused device memory back"};
   if (detail::are_frees_waiting()) detail::run_complete_frees();
   if (detail::are_frees_waiting(detail::FreeKind::resource)) detail::run_complete_resource_frees();
-  const detail::RelaxedCapture relaxed;
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 

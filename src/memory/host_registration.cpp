@@ -3,14 +3,12 @@
 
 #include "base/check.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hooks.hpp"
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
-#include "checker/hooks.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 
@@ -133,6 +131,11 @@ void note_made(Range range) noexcept {
   return std::nullopt;
 }
 
+/// Memory of the program, which is pinned or unpinned.
+[[nodiscard]] detail::Operation about(detail::OperationKind kind, const char* name, Range range) noexcept {
+  return {.kind = kind, .is_of_program = true, .name = name, .to = range.pointer(), .bytes = range.bytes(), .to_kind = MemoryKind::pinned};
+}
+
 /// The range stays entered until the runtime has forgotten it: it would refuse the next registration.
 void unregister(const detail::Postponed& item) noexcept {
   detail::call_quietly(item.device, [&] { return backend::unregister_host(item.handle); });
@@ -143,8 +146,7 @@ void unregister(const detail::Postponed& item) noexcept {
 void undo(std::uint64_t owner, Range within) noexcept {
   constexpr const char* ending = "unpin memory";
   while (const auto range = take_range(owner, within)) {
-    if (detail::is_checking()) checker::unpins(range->pointer(), range->bytes());
-    detail::tell_free_outside(ending, MemoryKind::pinned, range->pointer(), range->bytes());
+    detail::emit([&] { return about(detail::OperationKind::deallocation, ending, *range); });
     detail::release_and_wait(ending, {unregister, range->pointer(), 0}, -1);
   }
 }
@@ -220,15 +222,10 @@ void register_pages(Range range) {
 
 /// Pins an entered range.
 void pin_all(Range range) {
-  detail::ToldAllocation told{operation, MemoryKind::pinned, range.bytes()};
-  told.made(range.pointer());
+  const detail::ScopedEvent event{[&] { return about(detail::OperationKind::allocation, operation, range); }};
   detail::populate_for_registration(range.pointer(), range.bytes());
-  {
-    const detail::RelaxedCapture relaxed;
-    register_pages(range);
-  }
+  register_pages(range);
   note_made(range);
-  if (detail::is_checking()) checker::pins(range.pointer(), range.bytes());
 }
 
 /// Pins what is pageable of an entered range. Only if something seems to be pinned already is each page asked for.

@@ -4,18 +4,17 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "checker/hooks.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "memory/memory_facts.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 #include "stream/capture.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_device.hpp"
 
@@ -54,30 +53,23 @@ void require_possible(std::size_t bytes, const char* operation) {
 }  // namespace
 
 void* allocate_managed(std::size_t bytes, Device device) {
-  const DeviceCall call{device.ordinal(), "allocate managed memory"};
+  const OwnDeviceCall call{device.ordinal(), "allocate managed memory"};
   if (bytes == 0) return nullptr;
   require_possible(bytes, call.operation());
   watch_main_thread();
-  const ScopedDevice on{call.device(), call.operation()};
-  const RelaxedCapture relaxed;
   void* block = nullptr;
-  ToldAllocation told{call.operation(), MemoryKind::managed, bytes, call.device()};
-  std::optional<WatchedWait> watched;
-  if (are_hangs_reported())
-    watched.emplace(call.operation(), -1 - call.device());  // CUDA waits for the device before it says that there is no room
+  ScopedEvent event{[&] { return about_allocation(call.operation(), MemoryKind::managed, bytes, call.device()); }};
+  const ScopedWait wait{call.operation(), {.device = call.device()}};  // CUDA waits for the device before it says that there is no room
   call.check(allocate_behind_releases(call.operation(), [&] { return backend::malloc_managed(block, bytes); }));
-  told.made(block);
+  event.allocated(block);
   count_up(counters.shared_and_managed_blocks);
-  if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
 
 void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
   count_down(counters.shared_and_managed_blocks);
-  if (is_observed() && release_mode_of_wait() != Release::never) [[unlikely]] {
-    if (is_checking()) checker::frees(pointer, bytes);
-    tell_free_outside("free managed memory", MemoryKind::managed, pointer, bytes, device);
-  }
+  if (is_observed() && release_mode_of_wait() != Release::never) [[unlikely]]
+    emit_free("free managed memory", MemoryKind::managed, pointer, bytes, device);
   release_on_thread(native_release<void*, backend::free_device>(pointer, device));
 }
 
@@ -90,7 +82,7 @@ void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, Mem
   const int to = detail::number_of(place, call.operation());
   const detail::ScopedDevice on{call.slot().device, call.operation()};
   detail::require_managed(memory, bytes, call.operation());
-  detail::refuse_in_capture(call.slot(), call.operation(), "a graph cannot hold a prefetch");
+  detail::refuse_in_capture(call.slot(), call.operation(), detail::CaptureCase::prefetch);
   call.check(backend::prefetch_async(memory, bytes, to, call.handle()));
 }
 
@@ -100,8 +92,7 @@ void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, Me
   const int whose = detail::number_of(place, operation);
   if (bytes == 0) return;
   detail::require_managed(memory, bytes, operation);
-  const detail::RelaxedCapture relaxed;
-  detail::check(backend::advise(memory, bytes, advice, whose), operation);
+  detail::check(detail::own_call([&] { return backend::advise(memory, bytes, advice, whose); }), operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

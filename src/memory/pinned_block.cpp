@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/pinned_block.hpp"
 
-#include "base/relaxed_capture.hpp"
-
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +10,6 @@ namespace {
 /// Removes the points of streams that ended, from a block that stays in use while streams come and go. Requires: the pool's lock is held,
 /// which calls of the runtime make long; but this is rare.
 void prune(PinnedBlock& block) noexcept {
-  const RelaxedCapture relaxed;
   forget_over(block.users);
   block.prune_at = std::max<std::size_t>(16, 2 * block.users.size());
 }

@@ -3,13 +3,11 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
-#include "checker/hooks.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
@@ -62,8 +60,8 @@ class Reservation {
 }
 
 [[nodiscard]] backend::status allocate_native(void*& memory, std::size_t bytes, bool write_combined) noexcept {
-  const RelaxedCapture relaxed;
-  return write_combined ? backend::malloc_host_write_combined(memory, bytes) : allocate_pinned_pages(memory, bytes);
+  return own_call(
+      [&] { return write_combined ? backend::malloc_host_write_combined(memory, bytes) : allocate_pinned_pages(memory, bytes); });
 }
 
 /// Reserves and allocates. Null if there is not enough memory: `refusal` is then the runtime's status, or `ok` if the limit leaves no room.
@@ -101,7 +99,7 @@ struct Found {
 /// idle stream is free once its event has passed, which takes the device some microseconds, and one that another thread is looking at is
 /// free in a moment, too. What is being given back takes longer, at worst until all devices are idle.
 [[nodiscard]] Found wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined, backend::status& refusal) {
-  const WatchedWait watched{operation};
+  const ScopedWait wait{operation};
   const auto cached_until = sync::Clock::now() + short_patience;
   std::size_t tried_after = all_blocks;  // so many releases
   Found found;
@@ -157,10 +155,9 @@ void* allocate_pinned(std::size_t bytes, bool write_combined) {
   watch_main_thread();
   require_device(0, operation);
   bytes = round_up(bytes);
-  ToldAllocation told{operation, MemoryKind::pinned, bytes};
+  ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::pinned, bytes); }};
   void* const block = take_block(bytes, write_combined);
-  told.made(block);
-  if (is_checking()) checker::allocates(block, bytes);
+  event.allocated(block);
   return block;
 }
 
@@ -168,8 +165,7 @@ bool give_back_pinned(void* pointer) noexcept {
   const Release mode = release_mode();
   if (mode != Release::never && is_observed()) [[unlikely]] {
     const std::size_t bytes = pinned_shelves().size_of(pointer);
-    if (is_checking()) checker::frees(pointer, bytes);
-    if (bytes != 0) tell_free_outside("free pinned memory", MemoryKind::pinned, pointer, bytes);
+    if (bytes != 0) emit_free("free pinned memory", MemoryKind::pinned, pointer, bytes);
   }
   if (mode != Release::never) return pinned_shelves().give_back(pointer, mode == Release::now);
   count_down(counters.pinned_blocks);

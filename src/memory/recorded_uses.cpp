@@ -4,7 +4,6 @@
 #include "base/check.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_shelves.hpp"
 
@@ -55,7 +54,6 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
   const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(pointer) / step * step;
   const StreamUse use = use_of(stream);
   std::list<StreamPoint> fresh(1);
-  const RelaxedCapture relaxed;
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
   const auto same = all.find(key);

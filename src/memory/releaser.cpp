@@ -4,8 +4,8 @@
 #include "base/announce.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
@@ -44,20 +44,19 @@ constexpr auto idle_patience = 1s;
   const std::unique_lock no_new_ones = keep_captures_from_beginning();
   if (are_captures_open()) return false;
   if (are_functions_under_way()) return false;  // also those of streams that have ended, which nobody can query
-  const RelaxedCapture relaxed;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {
     const HeldStream held{{each.slot, each.id}};
     if (!held) continue;
     is_used[static_cast<std::size_t>(held.device())] = true;
     if (held.is_default() || capture_state(held.handle()) != CaptureState::none) continue;
-    if (is_busy(backend::stream_query(held.handle()))) return false;
+    if (is_busy(own_call([&] { return backend::stream_query(held.handle()); }))) return false;
   }
   for (int device = 0; device < max_devices; ++device) {
     if (!is_used[static_cast<std::size_t>(device)]) continue;
     const ScopedDevice on{device, ScopedDevice::no_throw};
     if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;  // the question would break a capture
-    if (is_busy(backend::stream_query(backend::default_stream()))) return false;
+    if (is_busy(own_call([] { return backend::stream_query(backend::default_stream()); }))) return false;
   }
   return true;
 } catch (const std::bad_alloc&) {
@@ -208,7 +207,7 @@ void release_on_thread(const Postponed& item) noexcept {
 void release_and_wait(const char* operation, const Postponed& item, int device) noexcept {
   if (in_host_function) return release_on_thread(item);
   if (release_mode_of_wait() == Release::never) return;
-  const WatchedWait watched{operation, device < 0 ? 0 : -1 - device};
+  const ScopedWait wait{operation, {.device = device}};
   // While the runtime waits it holds other threads, too, so that streams which wait for them would never be idle. In a program whose
   // streams are never idle, the runtime has to end the wait.
   const auto deadline = sync::Clock::now() + idle_patience;
@@ -220,7 +219,7 @@ bool are_releases_waiting() noexcept { return releaser().done() != releaser().ad
 void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) noexcept {
   const std::uint64_t awaited = releaser().added();
   if (releaser().done() >= awaited) return;
-  const WatchedWait watched{operation};
+  const ScopedWait wait{operation};
   try_for(at_most, [awaited] { return releaser().done() >= awaited; });
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -40,9 +41,11 @@ void release_and_wait(const char* operation, const Postponed& item, int device) 
 /// Waits until everything is released that was handed over before the call, but no longer than that.
 void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) noexcept;
 
-/// Calls `allocate()`, which returns a status. If there is no memory, but some is being given back, waits for that and calls it once more.
+/// Calls `allocate()`, which returns a status, as a call of the library's own. If there is no memory, but some is being given back, waits
+/// for that and calls it once more.
 template <class F>
 [[nodiscard]] backend::status allocate_behind_releases(const char* operation, F allocate) {
+  const RelaxedCapture relaxed;
   const backend::status s = allocate();
   if (s == backend::ok || !are_releases_waiting() || backend::classify(s) != errc::out_of_memory) return s;
   backend::forget_error(s);

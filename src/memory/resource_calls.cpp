@@ -3,7 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "device/scoped_device.hpp"
 
 #include <runnel/detail/access.hpp>
@@ -24,7 +24,7 @@ class InResource {
 
  private:
   bool outer_;
-  Untold untold_;
+  SuppressEvents suppressed_;
 };
 
 [[nodiscard]] int device_of(StreamRef stream) noexcept { return Access::slot(stream)->device; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The calls of a program's resource (stream_ordered_resource.hpp). The stream's device is current there, no lock of the library is held,
-/// and a hook is not told what the resource does with the library.
+/// and what the resource does with the library is a part of that operation.
 #pragma once
 
 #include "stream/slots.hpp"

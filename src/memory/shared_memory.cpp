@@ -4,12 +4,10 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
-#include "checker/hooks.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_call.hpp"
+#include "device/own_calls.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
 #include "stream/ipc.hpp"
@@ -33,20 +31,17 @@ void close_now(const Postponed& item) noexcept {
 }  // namespace
 
 void* allocate_shared(std::size_t bytes, Device device) {
-  const DeviceCall call{device.ordinal(), "allocate memory to share"};
+  const OwnDeviceCall call{device.ordinal(), "allocate memory to share"};
   if (bytes == 0) return nullptr;
   watch_main_thread();
   std::size_t rounded = 0;
   if (__builtin_add_overflow(bytes, step - 1, &rounded))
     throw_error(errc::out_of_memory, call.operation(), "the number of bytes does not fit an address");
-  const ScopedDevice on{call.device(), call.operation()};
-  const RelaxedCapture relaxed;
   void* block = nullptr;
-  ToldAllocation told{call.operation(), MemoryKind::device, bytes, call.device()};
+  ScopedEvent event{[&] { return about_allocation(call.operation(), MemoryKind::device, bytes, call.device()); }};
   call.check(backend::malloc_exportable(block, rounded / step * step));
-  told.made(block);
+  event.allocated(block);
   count_up(counters.shared_and_managed_blocks);
-  if (is_checking()) checker::allocates(block, bytes);
   return block;
 }
 
@@ -55,11 +50,10 @@ IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool
   enter(operation);
   if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the buffer is empty");
   if (opened) throw_error(errc::invalid_argument, operation, "the memory is another process's: send on the handle that it was opened by");
-  const ScopedDevice on{device, operation};
-  const RelaxedCapture relaxed;
+  const OwnDeviceCall call{device, operation};
   IpcContent content{};
   content.bytes = bytes;
-  check(backend::export_memory(content.native, pointer), operation);
+  call.check(backend::export_memory(content.native, pointer));
   return {seal_handle(content, IpcKind::memory, device, operation)};
 }
 
@@ -71,14 +65,12 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   if (content.bytes % width != 0)
     throw_error(errc::invalid_argument, operation, "the memory holds no whole number of elements of this type");
   watch_main_thread();
-  const ScopedDevice on{device, operation};
-  const RelaxedCapture relaxed;
+  const OwnDeviceCall call{device, operation};
   OpenedMemory opened{nullptr, content.bytes, device};
-  ToldAllocation told{operation, MemoryKind::device, opened.bytes, device};
-  check(backend::open_memory(opened.pointer, content.native), operation);
-  told.made(opened.pointer);
+  ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::device, opened.bytes, device); }};
+  call.check(backend::open_memory(opened.pointer, content.native));
+  event.allocated(opened.pointer);
   count_up(counters.shared_and_managed_blocks);
-  if (is_checking()) checker::allocates(opened.pointer, opened.bytes);
   return opened;
 }
 
@@ -86,7 +78,7 @@ void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noex
   count_down(counters.shared_and_managed_blocks);
   if (release_mode_of_wait() == Release::never) return;  // this may be a forked child, where no lock may be taken
   constexpr const char* operation = "free shared memory";
-  tell_free_outside(operation, MemoryKind::device, pointer, 0, device);
+  emit_free(operation, MemoryKind::device, pointer, 0, device);
   static_cast<void>(take_recorded_uses(pointer, bytes, {}));  // the device is waited for
   const Postponed close{close_now, pointer, device};
   release_and_wait(operation, opened ? close : native_release<void*, backend::free_device>(pointer, device), device);

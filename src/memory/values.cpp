@@ -33,8 +33,7 @@ void require_kind(MemoryKind kind, const char* operation) {
   if (reinterpret_cast<std::uintptr_t>(location) % sizeof *location != 0)
     throw_error(errc::invalid_argument, call.operation(), "the location is not aligned to 4 bytes");
   if (!has_stream_values(slot.device)) throw_error(errc::not_supported, call.operation(), "the device has no stream memory operations");
-  // A graph would wait for the same number at each launch, and runtimes differ in what they capture.
-  refuse_in_capture(slot, call.operation(), "the stream is being captured");
+  refuse_in_capture(slot, call.operation(), CaptureCase::use_value);
   const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
   const MemoryFacts facts = facts_of(location, sizeof *location, std::nullopt, use, call.operation());
   require_kind(facts.kind, call.operation());
@@ -54,13 +53,13 @@ void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) c
   const detail::StreamCall call{*this, "make a stream wait for a value"};
   const detail::BlockingWork enqueued;
   call.check(backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
-  detail::tell_wait(call.slot(), nullptr);  // the checker does not know who writes the number: as after everything submitted so far
+  detail::emit([&] { return call.about(detail::OperationKind::value_awaited); });
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {
   const detail::StreamCall call{*this, "make a stream write a value"};
   call.check(backend::stream_write_value(call.handle(), detail::location_on_device(call, location), value));
-  detail::tell_work(call.slot());
+  detail::emit([&] { return call.about(detail::OperationKind::value_written); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

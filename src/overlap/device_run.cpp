@@ -3,10 +3,10 @@
 
 #include "base/check.hpp"
 #include "copy/staging/workers.hpp"
+#include "observe/trace_times.hpp"
 #include "overlap/streams.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/slots.hpp"
-#include "stream/trace_times.hpp"
 
 #include <runnel/current.hpp>
 

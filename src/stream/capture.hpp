@@ -5,6 +5,8 @@
 
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
+#include "device/capture_rules.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/slots.hpp"
@@ -38,6 +40,39 @@ enum class CaptureState { none, active, unknown };
   return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }
 
+/// While it lives, no capture of the library begins or ends on the stream: NVIDIA's driver crashes if another thread queries the stream
+/// meanwhile. For a question and the query that depends on its answer, which both return at once.
+class StreamQuestion {
+ public:
+  explicit StreamQuestion(Slot& slot) noexcept : slot_{slot} {
+    while ((slot_.questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
+        slot_.questions.fetch_sub(2, std::memory_order_relaxed);
+        sync::yield();
+      }
+  }
+  StreamQuestion(const StreamQuestion&) = delete;
+  StreamQuestion& operator=(const StreamQuestion&) = delete;
+  ~StreamQuestion() { slot_.questions.fetch_sub(2, std::memory_order_release); }
+
+ private:
+  Slot& slot_;
+};
+
+/// While it lives, no thread asks about the stream by a StreamQuestion. For the call that begins or ends a capture.
+class CaptureTurn {
+ public:
+  explicit CaptureTurn(Slot& slot) noexcept : slot_{slot} {
+    while ((slot_.questions.fetch_or(1, std::memory_order_acquire) & 1U) != 0) sync::yield();
+    while (slot_.questions.load(std::memory_order_acquire) != 1) sync::yield();
+  }
+  CaptureTurn(const CaptureTurn&) = delete;
+  CaptureTurn& operator=(const CaptureTurn&) = delete;
+  ~CaptureTurn() { slot_.questions.fetch_and(~std::uint32_t{1}, std::memory_order_release); }
+
+ private:
+  Slot& slot_;
+};
+
 /// Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] inline bool is_capturing(const Slot& slot, const char* operation) {
   bool capturing = false;
@@ -51,10 +86,18 @@ enum class CaptureState { none, active, unknown };
 /// For an operation on a stream whose capture an earlier call has broken. @throws errc::capture
 [[noreturn]] void throw_broken_capture(const char* operation, int native_code = 0, const char* native_name = "");
 
-/// @throws errc::capture. Requires: the stream's device is current if its handle needs that.
-inline void refuse_in_capture(const Slot& slot, const char* operation, const char* reason) {
-  if (is_capturing(slot, operation)) [[unlikely]]
-    throw_in_capture(slot, operation, reason);
+/// Whether the stream is being captured, so that the operation becomes a node of the graph. @throws errc::capture if the operation is
+/// refused then. Requires: the stream's device is current if its handle needs that.
+[[nodiscard]] inline bool becomes_node(const Slot& slot, const char* operation, CaptureCase what) {
+  if (!is_capturing(slot, operation)) [[likely]]
+    return false;
+  const CaptureRule& rule = capture_rule(what);
+  if (rule.happens == InACapture::refused) throw_in_capture(slot, operation, rule.reason);
+  return true;
+}
+/// The same for an operation that a capture refuses.
+inline void refuse_in_capture(const Slot& slot, const char* operation, CaptureCase what) {
+  static_cast<void>(becomes_node(slot, operation, what));
 }
 
 /// Refuses work on a default stream that would break the capture of a blocking stream. @throws errc::capture
@@ -66,7 +109,7 @@ inline void refuse_beside_capture(const Slot& slot, const char* operation) {
   if (s == backend::ok) return;
   if (backend::classify(s) != errc::capture) throw_status(s, operation);
   backend::forget_error(s);
-  throw_error(errc::capture, operation, "a blocking stream is being captured, and work on the default stream would break the capture");
+  throw_error(errc::capture, operation, capture_rule(CaptureCase::default_stream_work).reason);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

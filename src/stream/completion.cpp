@@ -3,7 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
@@ -63,7 +63,7 @@ class Turn {
 void submit_completion(StreamRef stream, Completion* raw) {
   OwnedCompletion completion = own(raw);
   const StreamCall call{stream, submitting};
-  refuse_in_capture(call.slot(), submitting, "the stream is being captured: nothing completes before the graph is launched");
+  refuse_in_capture(call.slot(), submitting, CaptureCase::submit_completion);
   watcher().start(submitting);
   const Turn turn{call.slot()};
   EventRef event = take_event(call.slot().device, {}, submitting);
@@ -148,7 +148,7 @@ bool quiesce_to(std::chrono::steady_clock::time_point deadline) {
   constexpr const char* operation = "wait until all functions have ended";
   enter(operation);
   if (is_watcher_thread()) throw_error(errc::not_permitted, operation, "this is a completion function, which would wait for itself");
-  const WatchedWait watched{operation};
+  const ScopedWait wait{operation};
   return poll_until(deadline, [] { return !are_functions_under_way(); });
 }
 
@@ -160,7 +160,7 @@ void Future::wait() const {
   const detail::FutureState& state = detail::require(state_);
   if (state.look()) return;
   detail::refuse_endless_wait();
-  const detail::WatchedWait watched{detail::waiting};
+  const detail::ScopedWait wait{detail::waiting};
   while (!state.look()) state.is_ready.wait(0, std::memory_order_acquire);
 }
 
@@ -168,7 +168,7 @@ bool Future::wait_to(std::chrono::steady_clock::time_point deadline) const {
   const detail::FutureState& state = detail::require(state_);
   if (state.look()) return true;
   detail::refuse_endless_wait();
-  const detail::WatchedWait watched{detail::waiting};
+  const detail::ScopedWait wait{detail::waiting};
   return detail::poll_until(deadline, [&] { return state.look(); });
 }
 

@@ -8,7 +8,7 @@
 #include "base/sync.hpp"
 #include "base/thread_end.hpp"
 #include "device/device_call.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/slots.hpp"
 #include "stream/uses.hpp"
 
@@ -35,10 +35,7 @@ void make_default(Slot& slot, int device, native::stream handle) noexcept {
 using ThreadDefaults = std::array<Slot*, max_devices>;
 thread_local constinit ThreadDefaults* thread_defaults = nullptr;
 
-void tell_default_made(const Slot& slot) noexcept {
-  if (is_told()) [[unlikely]]
-    tell_stream_made(slot, "get a default stream");
-}
+void emit_default_made(const Slot& slot) noexcept { emit_made(slot, "get a default stream"); }
 
 void end_thread_defaults(void*) {
   ThreadDefaults* const ended = std::exchange(thread_defaults, nullptr);
@@ -71,7 +68,7 @@ StreamRef default_stream_of(int device) {
     make_default(*fresh, device, backend::default_stream());
     publish_default(fresh);
     if (place.compare_exchange_strong(slot, fresh, std::memory_order_acq_rel))
-      tell_default_made(*(slot = fresh));
+      emit_default_made(*(slot = fresh));
     else
       give_back_slot(fresh);
   }
@@ -88,7 +85,7 @@ StreamRef StreamRef::per_thread_default(Device device) {
     detail::make_default(*fresh, call.device(), backend::per_thread_default_stream());
     fresh->thread = detail::this_thread_id();
     detail::publish_default(fresh);
-    detail::tell_default_made(*(slot = fresh));
+    detail::emit_default_made(*(slot = fresh));
   }
   return {slot, slot->id.load(std::memory_order_relaxed)};
 }

@@ -4,15 +4,16 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "stream/event_node.hpp"
+#include "stream/graph_functions.hpp"
 #include "stream/idle.hpp"
 #include "stream/ipc.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/patience.hpp"
 #include "stream/stream_call.hpp"
 
@@ -26,21 +27,24 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// The stream that a report about a wait for the event should name; 0 if it is not known, or nothing is reported.
-[[nodiscard]] std::int64_t recorder_for_report(native::event event) noexcept {
-  return are_hangs_reported() ? static_cast<std::int64_t>(recorder_of(event)) : 0;
+/// Other code may have recorded the event.
+void emit_adopted(native::event event) noexcept {
+  emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
 /// Whether the event has happened. If so, the host may use what the event stands for.
 [[nodiscard]] bool poll(native::event event, const char* operation) {
   if (!has_happened_beside_captures(event, operation)) return false;
-  tell_complete(event);
+  emit_complete(event);
   return true;
 }
 
 [[noreturn]] void throw_wrong_device(const EventNode& node, const char* operation) {
   if (node.origin == EventNode::Origin::borrowed)
     throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
+  if (node.is_in_graph.load(std::memory_order_relaxed))
+    throw_error(errc::invalid_argument, operation,
+                "a graph records the event or waits for it, and it is of another device than the stream");
   throw_error(errc::invalid_argument, operation, "other processes share the event, which is of another device than the stream");
 }
 
@@ -65,8 +69,9 @@ const EventNodes& Access::nodes(const EventBase& event, const char* operation) {
 
 CurrentNode waitable_node(const EventBase& event, const char* operation) {
   CurrentNode node{Access::nodes(event, operation)};
-  if (node && node->is_captured.load(std::memory_order_relaxed)) [[unlikely]]
-    throw_error(errc::capture, operation, "the event was recorded in a capture: it marks a place in a graph");
+  const bool is_captured = node && node->is_captured.load(std::memory_order_relaxed);
+  if (is_captured || (node && are_captures_open() && is_event_of_open_capture(node.get()))) [[unlikely]]
+    throw_error(errc::capture, operation, capture_rule(CaptureCase::ask_captured_event).reason);
   return node;
 }
 
@@ -105,12 +110,50 @@ EventRef EventBase::take_node(int device, const char* operation) const {
   return take_event(device, {.timed = timed_, .blocking_wait = options_.blocking_wait, .interprocess = options_.interprocess}, operation);
 }
 
+/// The node that a graph of the stream's capture may use, made now if there is none. It stays the event's from now on: what the graph
+/// records must be seen here.
+EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
+  require_valid(call.operation());
+  if (options_.interprocess)
+    throw_error(errc::not_supported, call.operation(), "an event that processes share cannot be a node of a graph");
+  const std::lock_guard lock{changing_nodes};
+  CurrentNode present{nodes_};
+  EventRef node = present ? std::move(present).hold() : take_node(call.slot().device, call.operation());
+  if (records && node->device != call.slot().device)
+    throw_error(errc::invalid_argument, call.operation(), "the event is of another device than the stream, and a graph cannot replace it");
+  node->is_in_graph.store(true, std::memory_order_relaxed);
+  node->thread.store(several_threads, std::memory_order_seq_cst);  // launches are records, too
+  if (!present) publish_first(nodes_, node.share());
+  return node;
+}
+
+void EventBase::record_as_node(const StreamCall& call) {
+  const std::shared_ptr<GraphFunctions> graph = functions_of_capture(call, "event");
+  EventRef node = enter_graph(call, true);
+  const native::event event = node.get();
+  node->is_captured.store(false, std::memory_order_relaxed);
+  graph->capture(call, {std::move(node), true});
+  call.emit_record(event);
+}
+
+bool Access::is_waited_for_as_node(const EventBase& event, const StreamCall& call) {
+  if (!event.options_.external || !is_capturing(call.slot(), call.operation())) return false;
+  const std::shared_ptr<GraphFunctions> graph = functions_of_capture(call, "event");
+  EventRef node = event.enter_graph(call, false);
+  const native::event awaited = node.get();
+  graph->capture(call, {std::move(node), false});
+  call.emit_wait(awaited);
+  return true;
+}
+
 void EventBase::record(StreamRef stream) {
   constexpr const char* operation = "record an event";
   Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
   const StreamCall call{slot, operation};
   call.disturbs_nothing();
+  if (options_.external && is_capturing(slot, operation)) [[unlikely]]
+    return record_as_node(call);
   EventNode& node = record_on_node(
       nodes_, slot.device, [&] { return take_node(slot.device, operation); },
       [&](EventNode& each) {
@@ -120,10 +163,9 @@ void EventBase::record(StreamRef stream) {
         note_record(each, slot, stream.id());
         each.is_captured.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
       });
-  if (is_observed()) [[unlikely]]
-    observe_record(slot, node.handle, operation);
-  if (are_hangs_reported()) [[unlikely]]
-    note_recorder(node.handle, stream.id());
+  if (are_captures_open()) [[unlikely]]
+    note_event(slot, node.handle);
+  call.emit_record(node.handle);
 }
 
 bool EventBase::query() const {
@@ -139,11 +181,10 @@ void EventBase::synchronize() const {
   const CurrentNode node = waitable_node(*this, operation);
   if (!node) return;
   {
-    const WatchedWait watched{operation, recorder_for_report(node.get())};
-    const RelaxedCapture relaxed{are_captures_open()};
+    const ScopedWait wait{operation, {.event = node.get()}};
     check(backend::event_synchronize(node.get()), operation);
   }
-  tell_complete(node.get());
+  emit_complete(node.get());
 }
 
 static bool wait_for(const EventBase& event, const Patience& patience) {
@@ -152,7 +193,7 @@ static bool wait_for(const EventBase& event, const Patience& patience) {
   CurrentNode node = waitable_node(event, operation);
   if (!node || poll(node.get(), operation)) return true;
   const EventRef held = std::move(node).hold();  // a later record is not waited for: it takes another node
-  const WatchedWait watched{operation, recorder_for_report(held.get())};
+  const ScopedWait wait{operation, {.event = held.get()}};
   return patience.wait_until([&] { return poll(held.get(), operation); });
 }
 
@@ -201,8 +242,7 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
   node->kind.interprocess = options_.interprocess;
   node->is_shared = options_.interprocess;  // it is opened
   publish_first(nodes_, std::move(node));
-  if (are_hangs_reported()) note_recorder(handle, 0);
-  if (is_checking()) checker::adopts_event(handle);
+  emit_adopted(handle);
 }
 
 namespace {
@@ -226,7 +266,7 @@ IpcEventHandle EventBase::export_event() {
   EventRef node = present ? std::move(present).hold() : take_node(Device::current().ordinal(), operation);
   const IpcEventHandle handle = export_native(node.get(), node->device, operation);
   node->is_shared = true;
-  if (is_checking()) checker::adopts_event(node.get());
+  emit_adopted(node.get());
   // From now on the runtime is asked: another process may record the event.
   if (!present) publish_first(nodes_, std::move(node));
   return handle;
@@ -258,6 +298,12 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
   if (backend::is_not_ready(s)) {
     backend::forget_error(s);
     throw_error(errc::not_ready, operation, "one of the events has not happened yet: synchronize it first");
+  }
+  const errc code = s == backend::ok ? errc{} : backend::classify(s);
+  const bool is_of_graph = from->is_in_graph.load(std::memory_order_relaxed) || to->is_in_graph.load(std::memory_order_relaxed);
+  if (is_of_graph && (code == errc::invalid_handle || code == errc::invalid_argument)) {
+    backend::forget_error(s);
+    throw_error(errc::invalid_argument, operation, "one of the events is recorded by a graph that was not launched yet");
   }
   check(s, operation);
   return std::chrono::nanoseconds{std::llround(static_cast<double>(milliseconds) * 1e6)};

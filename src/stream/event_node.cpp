@@ -6,7 +6,7 @@
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "device/call_quietly.hpp"
+#include "device/own_calls.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 
@@ -84,6 +84,7 @@ void EventRef::drop(EventNode* node) noexcept {
   if (!is_only && node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (is_pooled(*node)) {
     node->is_captured.store(false, std::memory_order_relaxed);
+    node->is_in_graph.store(false, std::memory_order_relaxed);
     node->thread.store(several_threads, std::memory_order_relaxed);
     Shelf& shelf = pool().shelves[node->device][node->kind.timed];
     const std::lock_guard lock{shelf.mutex};

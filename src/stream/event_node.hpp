@@ -32,6 +32,7 @@ struct EventNode {
   Origin origin = Origin::pool;
   bool is_shared = false;                 // with other processes, which know this native event
   sync::Atomic<bool> is_captured{false};  // recorded in a capture
+  sync::Atomic<bool> is_in_graph{false};  // launches record it or wait for it: no other node may take its place
   sync::Atomic<int> references{1};
   EventNode* next = nullptr;  // in the pool
 
@@ -152,8 +153,10 @@ inline void share_records(EventNode& node) noexcept {
   const std::uint64_t thread = node.thread.load(std::memory_order_seq_cst);
   return thread == thread_number && !node.kind.interprocess;
 }
-/// Whether a record must use the node again, although others refer to it, because other code knows the native event.
-[[nodiscard]] inline bool must_stay(const EventNode& node) noexcept { return node.origin == EventNode::Origin::borrowed || node.is_shared; }
+/// Whether a record must use the node again, although others refer to it, because other code or a graph knows the native event.
+[[nodiscard]] inline bool must_stay(const EventNode& node) noexcept {
+  return node.origin == EventNode::Origin::borrowed || node.is_shared || node.is_in_graph.load(std::memory_order_relaxed);
+}
 /// Held by records that need another node than the first, and by whoever makes the first one.
 extern constinit sync::Mutex changing_nodes;
 

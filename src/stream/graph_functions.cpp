@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -24,30 +26,57 @@ GraphFunctions::~GraphFunctions() {
   counters.graph_runs.fetch_sub(missed, std::memory_order_relaxed);
 }
 
-GraphFunctions::Function::Function(OwnedFunction owned, GraphFunctions& of) noexcept : function{owned.release()}, graph{of} {
-  count_up(counters.graph_functions);
-  count_destroyed_function();  // it is no function that is enqueued
+std::uint64_t GraphFunctions::next_number() noexcept {
+  static constinit sync::Atomic<std::uint64_t> so_far{0};
+  return so_far.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-void GraphFunctions::Function::destroy() noexcept {
-  const OwnedFunction owned = take();
-  if (owned == nullptr) return;
-  count_made_function();  // the deleter counts it as destroyed
-  count_down(counters.graph_functions);
+GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
+  struct End {
+    void operator()(HostFunction* ended) const noexcept {
+      ended->destroy(ended);
+      count_down(counters.graph_functions);
+    }
+  };
+  count_up(counters.graph_functions);
+  count_destroyed_function();  // it is no function that is enqueued
+  return SharedFunction{function.release(), End{}};
 }
 
 void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
   const std::lock_guard lock{capturing_};
-  Function& added = functions_.emplace_back(std::move(function), *this);
+  Function& added = functions_.emplace_back(share(std::move(function)), *this);
   const backend::status s = backend::launch_host_func(call.handle(), &GraphFunctions::run, &added);
   if (s == backend::ok) return;
   functions_.pop_back();
   throw_status(s, call.operation());
 }
 
+void GraphFunctions::capture(const StreamCall& call, EventUse use) {
+  const std::lock_guard lock{capturing_};
+  const EventUse& added = events_.emplace_back(std::move(use));
+  const native::event event = added.event.get();
+  const backend::status s =
+      added.records ? backend::capture_event_record(event, call.handle()) : backend::capture_event_wait(call.handle(), event);
+  if (s == backend::ok) return;
+  events_.pop_back();
+  throw_status(s, call.operation());
+}
+
+void GraphFunctions::emit_events(const StreamCall& call) const noexcept {
+  for (const EventUse& each : events_) call.emit_of_graph(each.event.get(), each.records);
+}
+
 void GraphFunctions::keep(Kept* object) {
   const std::lock_guard lock{capturing_};
-  kept_.emplace_back(object);
+  kept_.reserve(kept_.size() + 1);
+  std::unique_ptr<Kept, DestroyKept> owned{object};
+  try {
+    kept_.emplace_back(std::move(owned));
+  } catch (...) {
+    static_cast<void>(owned.release());
+    throw;
+  }
 }
 
 namespace {
@@ -61,37 +90,125 @@ class DueRun {
 };
 }  // namespace
 
+/// The next run of the function begins.
+GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
+  const std::lock_guard lock{lock_};
+  const std::uint64_t number = function.runs.fetch_add(1, std::memory_order_relaxed) + 1;
+  const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
+  return {*std::prev(later), function.versions.empty() ? nullptr : function.versions.front().function};
+}
+
+/// Returns what no later run calls.
+GraphFunctions::SharedFunction GraphFunctions::end_run(Function& function) noexcept {
+  SharedFunction outdated;
+  const std::lock_guard lock{lock_};
+  std::vector<Function::Version>& versions = function.versions;
+  if (versions.size() < 2 || versions[1].first > function.runs.load(std::memory_order_relaxed) + 1) return outdated;
+  outdated = std::move(versions.front().function);
+  versions.erase(versions.begin());
+  return outdated;
+}
+
 /// Lets no exception reach the runtime, which calls this.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
-  const auto [first, stream, label, epoch] = called.graph.launch_of(called.runs.fetch_add(1, std::memory_order_relaxed) + 1);
+  auto [launch, function] = called.graph.begin_run(called);
   const DueRun due;
-  OwnedFunction function = called.take();
-  if (function == nullptr) return;
-  ToldOperation told;
-  if (function->told != 0 && is_told()) [[unlikely]] {
-    function->slot = stream.slot;  // of this launch
-    function->id = stream.id;
-    told.begin(about_run(*function));
+  const InHostFunction within{launch.stream.id};
+  if (function != nullptr) call(*function, launch);
+  function = nullptr;
+  const SharedFunction outdated = called.graph.end_run(called);
+}
+
+void GraphFunctions::call(HostFunction& function, const Launches& launch) noexcept {
+  ScopedEvent event;
+  if (function.operation != 0 && is_observed()) [[unlikely]] {
+    HostFunction of_this_launch{function};
+    of_this_launch.slot = launch.stream.slot;
+    of_this_launch.id = launch.stream.id;
+    event.begin(about_run(of_this_launch));
   }
-  const InHostFunction within{stream.id};
   try {
-    function->run(*function);
+    function.run(function);
   } catch (...) {
-    if (told.is_begun()) told.event().failed = true;
-    keep_failure(stream.slot, stream.id, {std::current_exception(), label, epoch});
+    if (Operation* const run = event.operation()) run->failed = true;
+    keep_failure(launch.stream.slot, launch.stream.id, {std::current_exception(), launch.label, launch.epoch});
   }
-  called.function.store(function.release(), std::memory_order_release);
 }
 
 void GraphFunctions::discard() noexcept {
-  for (Function& each : functions_) each.destroy();
+  for (Function& each : functions_) {
+    std::vector<Function::Version> versions;  // destroyed outside the lock
+    SharedFunction latest;
+    const std::lock_guard lock{lock_};
+    std::swap(versions, each.versions);
+    std::swap(latest, each.latest);
+  }
 }
 
-GraphFunctions::Launches GraphFunctions::launch_of(std::uint64_t number) noexcept {
+/// Requires: a node of this graph calls it.
+GraphFunctions::Function& GraphFunctions::find(const void* node_data) noexcept {
+  return *std::find_if(functions_.begin(), functions_.end(), [=](const Function& each) { return &each == node_data; });
+}
+
+void GraphFunctions::call_from_now_on(Function& function) {
+  std::vector<Function::Version> outdated;  // destroyed outside the lock
+  outdated.reserve(1);
   const std::lock_guard lock{lock_};
-  const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
-  return *std::prev(later);
+  std::vector<Function::Version>& versions = function.versions;
+  versions.reserve(versions.size() + 1);
+  if (function.runs.load(std::memory_order_relaxed) == count_) {
+    versions.swap(outdated);
+    versions.reserve(1);
+  } else if (versions.back().first > count_) {
+    outdated.push_back(std::move(versions.back()));
+    versions.pop_back();
+  }
+  versions.push_back({count_ + 1, function.is_enabled ? function.latest : nullptr});
+}
+
+void GraphFunctions::change(const void* node_data, GraphFunctions& from) {
+  Function& function = find(node_data);
+  const SharedFunction replaced = std::exchange(function.latest, from.functions_.front().latest);
+  if (function.is_enabled) call_from_now_on(function);
+}
+
+void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
+  Function& function = find(node_data);
+  if (std::exchange(function.is_enabled, enabled) != enabled) call_from_now_on(function);
+}
+
+void GraphFunctions::take_kept(GraphFunctions& from) { kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end()); }
+
+namespace {
+/// The functions of a graph that becomes a part of another one, and those that the other one has for them.
+template <class Function>
+struct Adopted {
+  std::unordered_map<const void*, Function*> by_old;
+  void (*run)(void*) noexcept;
+  static void* relink(void* context, void (*function)(void*), void* data) noexcept {
+    const auto& self = *static_cast<const Adopted*>(context);
+    return function == self.run ? self.by_old.at(data) : data;
+  }
+};
+}  // namespace
+
+void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, native::graph graph, native::executable_graph executable) {
+  std::list<Function> fresh;
+  Adopted<Function> adopted{{}, &GraphFunctions::run};
+  for (Function& each : child.functions_) adopted.by_old[&each] = &fresh.emplace_back(each.latest, *this);
+  const std::lock_guard lock{capturing_};
+  const std::size_t events = events_.size();
+  events_.reserve(events + child.events_.size());
+  for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
+  kept_.reserve(kept_.size() + child.kept_.size());
+  const backend::status s = backend::capture_graph(call.handle(), graph, executable, &Adopted<Function>::relink, &adopted);
+  if (s != backend::ok) {
+    events_.erase(events_.begin() + static_cast<std::ptrdiff_t>(events), events_.end());
+    throw_status(s, call.operation());
+  }
+  functions_.splice(functions_.end(), fresh);
+  kept_.insert(kept_.end(), child.kept_.begin(), child.kept_.end());
 }
 
 /// Requires: the lock is held.
@@ -191,13 +308,27 @@ OpenCapture capture_begun_on(StreamUse stream) noexcept {
 }
 
 void refuse_in_own_capture(const char* operation) {
-  if (find_own().number != 0)
-    throw_error(errc::capture, operation, "the calling thread is capturing a stream, and its waits would break the capture");
+  if (find_own().number != 0) throw_error(errc::capture, operation, capture_rule(CaptureCase::overlap).reason);
 }
 
 std::vector<OpenCapture> open_captures() {
   const std::lock_guard lock{captures().lock};
   return captures().all;
+}
+
+void note_event(const Slot& slot, native::event event) noexcept try {
+  const std::uint64_t number = capture_number_of(slot.handle);
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (std::erase(each.events, event); number != 0 && each.number == number) each.events.push_back(event);
+} catch (const std::bad_alloc&) {  // then only the object that has recorded it knows
+}
+
+bool is_event_of_open_capture(native::event event) noexcept {
+  const std::lock_guard lock{captures().lock};
+  return std::any_of(captures().all.begin(), captures().all.end(), [=](const OpenCapture& each) {
+    return std::find(each.events.begin(), each.events.end(), event) != each.events.end();
+  });
 }
 
 void note_broken(std::uint64_t number, const char* operation) noexcept {
@@ -227,23 +358,24 @@ bool takes_part_in_open_capture(int device) noexcept try {
   return true;
 }
 
-backend::status end_native_capture(native::stream stream, native::graph& graph) noexcept {
-  const backend::status s = backend::stream_end_capture(stream, graph);
-  if (s == backend::ok || capture_state(stream) != CaptureState::active) return s;
+backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept {
+  const CaptureTurn alone{slot};
+  const backend::status s = backend::stream_end_capture(slot.handle, graph);
+  if (s == backend::ok || capture_state(slot.handle) != CaptureState::active) return s;
   backend::forget_error(s);
-  return backend::stream_end_capture(stream, graph);
+  return backend::stream_end_capture(slot.handle, graph);
 }
 
-void discard_native_capture(native::stream stream) noexcept {
+void discard_native_capture(Slot& slot) noexcept {
   native::graph graph{};
-  if (succeeded_or_forget(end_native_capture(stream, graph))) succeeded_or_forget(backend::graph_destroy(graph));
+  if (succeeded_or_forget(end_native_capture(slot, graph))) succeeded_or_forget(backend::graph_destroy(graph));
 }
 
 void abandon_capture(StreamUse stream) noexcept {
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return;
   const bool is_other_threads = stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();  // its handle is ours here
-  if (!is_other_threads) discard_native_capture(stream.slot->handle);
+  if (!is_other_threads) discard_native_capture(*stream.slot);
   close_capture(capture.number);
 }
 

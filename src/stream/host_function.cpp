@@ -14,7 +14,7 @@
 #include "device/current_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 
@@ -34,12 +34,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 thread_local constinit std::uint64_t host_function_label = 0;
 
-HookEvent about_run(const HostFunction& function) noexcept {
-  const Slot& slot = static_cast<const Slot&>(*function.slot);
-  HookEvent event = about_unasked(slot, function.id, HookKind::host_function_run, "run a host function");
-  if (slot.id.load(std::memory_order_acquire) != function.id) event.stream_name = "";  // another stream may have the slot now
-  event.number = function.told;
-  return event;
+Operation about_run(const HostFunction& function) noexcept {
+  return {.kind = OperationKind::host_function_run,
+          .name = "run a host function",
+          .stream = {function.slot, function.id},
+          .number = function.operation};
 }
 
 InHostFunction::InHostFunction(std::uint64_t stream) noexcept {
@@ -62,16 +61,16 @@ void run_and_destroy(OwnedFunction function) noexcept {
   const std::uint64_t label = function->label;
   const std::uint64_t epoch = function->epoch;
   std::optional<CountedCall> counted;
-  ToldOperation told;
-  if (function->told != 0) [[unlikely]] {
+  ScopedEvent event;
+  if (function->operation != 0) [[unlikely]] {
     counted.emplace();
-    told.begin(about_run(*function));
+    event.begin(about_run(*function));
   }
   const InHostFunction within{id};
   try {
     function->run(*function);
   } catch (...) {
-    if (told.is_begun()) told.event().failed = true;
+    if (Operation* const run = event.operation()) run->failed = true;
     keep_failure(slot, id, {std::current_exception(), label, epoch});
   }
   function.reset();
@@ -139,7 +138,7 @@ void run_ticket(void* data) noexcept {
 
 /// Enqueues the function, or makes it a node of the graph that the stream is captured into.
 void enqueue(const StreamCall& call, OwnedFunction function) {
-  if (is_capturing(call.slot(), call.operation())) [[unlikely]]
+  if (becomes_node(call.slot(), call.operation(), CaptureCase::launch_host_function)) [[unlikely]]
     return functions_of_capture(call, "function")->capture(call, std::move(function));
   call.check(launch_native(call.handle(), call.slot().device, function));
 }
@@ -154,13 +153,10 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   function->id = id;
   function->label = host_function_label;
   function->epoch = call.slot().completions.load(std::memory_order_relaxed);
-  ToldOperation told;
-  if (is_told()) [[unlikely]] {
-    told.begin(about(call.slot(), HookKind::host_function, call.operation()));
-    function->told = told.number();
-  }
+  ScopedEvent event{[&] { return call.about(OperationKind::host_function); }};
+  if (const Operation* const operation = event.operation()) [[unlikely]]
+    function->operation = operation->number;
   enqueue(call, std::move(function));
-  tell_work(call.slot());
 }
 
 OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept try {

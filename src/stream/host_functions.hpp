@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/counters.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 
 #include <runnel/detail/host_function.hpp>
 
@@ -33,8 +33,8 @@ struct DestroyHostFunction {
 };
 using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 
-/// What a hook is told of a run of the function. Requires: the function's `told` is not 0.
-[[nodiscard]] HookEvent about_run(const HostFunction& function) noexcept;
+/// A run of the function. Requires: somebody observed its launch.
+[[nodiscard]] Operation about_run(const HostFunction& function) noexcept;
 
 /// Enqueues the function on a stream of the library's own, of that device. Gives the function back if that fails.
 [[nodiscard]] OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept;

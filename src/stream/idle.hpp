@@ -24,8 +24,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 }
 /// The same where the caller asks: it may be capturing another stream.
 [[nodiscard]] inline bool has_happened_beside_captures(native::event event, const char* operation) {
-  const RelaxedCapture relaxed{are_captures_open()};
-  return has_happened(event, operation);
+  return is_complete(own_call_beside_captures([event] { return backend::event_query(event); }), operation);
 }
 /// The same for functions that must not throw: false after a failure, too.
 [[nodiscard]] inline bool has_happened(native::event event) noexcept { return succeeded_or_forget(backend::event_query(event)); }
@@ -38,6 +37,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return backend::is_not_ready(s) ? Progress::pending : Progress::stalled;
 }
 
+/// Whether the work submitted to the stream itself is complete, where the caller asks: it may be capturing another stream. Requires: as
+/// has_finished().
+[[nodiscard]] inline bool has_finished_beside_captures(const Slot& slot, const char* operation) {
+  return is_complete(own_call_beside_captures([&] { return backend::stream_query(slot.handle); }), operation);
+}
 /// Whether the work submitted to the stream itself is complete. Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] inline bool has_finished(const Slot& slot, const char* operation) {
   return is_complete(backend::stream_query(slot.handle), operation);

@@ -18,7 +18,7 @@ constexpr const char* keeping = "keep an object for a stream";
 void prepare_to_keep(StreamRef stream) {
   const StreamCall call{stream, keeping};
   call.disturbs_nothing();
-  if (is_capturing(call.slot(), keeping)) [[unlikely]]
+  if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
     static_cast<void>(functions_of_capture(call, "object"));
   else
     watcher().start(keeping);
@@ -28,7 +28,7 @@ void keep_object(StreamRef stream, Kept* object) {
   {
     const StreamCall call{stream, keeping};
     call.disturbs_nothing();
-    if (is_capturing(call.slot(), keeping)) [[unlikely]]
+    if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
       return functions_of_capture(call, "object")->keep(object);
   }
   submit_completion(stream, make_completion([object](const Outcome&) noexcept { object->destroy(object); }));

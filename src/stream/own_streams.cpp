@@ -29,17 +29,19 @@ constinit std::array<OwnStreams, max_devices> own_streams{};
 
 native::stream take_own_stream(int device) noexcept {
   OwnStreams& own = own_streams[static_cast<std::size_t>(device)];
+  const auto find = [&]() -> native::stream {
+    for (native::stream& stream : own.streams) {
+      if (stream != nullptr && succeeded_or_note_capture(backend::stream_query(stream))) return stream;
+      if (stream != nullptr) continue;
+      const ScopedDevice on{device, ScopedDevice::no_throw};
+      if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
+      return stream;
+    }
+    return own.streams[own.next++ % own.streams.size()];
+  };
   const std::lock_guard lock{own.mutex};
-  const RelaxedCapture relaxed{if_captures_met()};
   const sync::Unseen unseen;  // the user has not asked
-  for (native::stream& stream : own.streams) {
-    if (stream != nullptr && succeeded_or_note_capture(backend::stream_query(stream))) return stream;
-    if (stream != nullptr) continue;
-    const ScopedDevice on{device, ScopedDevice::no_throw};
-    if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
-    return stream;
-  }
-  return own.streams[own.next++ % own.streams.size()];
+  return own_call(find, if_captures_met());
 }
 
 StreamRef view_own_stream(native::stream stream, int device) {

@@ -2,8 +2,8 @@
 #include "stream/partition.hpp"
 
 #include "base/check.hpp"
-#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
@@ -58,7 +58,7 @@ Division& divide(int device, std::span<const int> wanted) {
   std::vector<backend::Part> parts(wanted.size() + 1);
   division.parts.reserve(parts.size());
   const ScopedDevice on{device, dividing};
-  const WatchedWait watched{dividing, -1 - device};
+  const ScopedWait wait{dividing, {.device = device}};
   const backend::status s = backend::device_divide(device, wanted.data(), wanted.size(), granted.data(), parts.data());
   if (s != backend::ok && backend::classify(s) == errc::invalid_argument) {
     backend::forget_error(s);

@@ -2,7 +2,7 @@
 #include <runnel/stream_pool.hpp>
 
 #include "base/check.hpp"
-#include "base/hang_report.hpp"
+#include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -205,7 +205,7 @@ std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::tim
   detail::StreamPoolState& pool = state();
   std::optional<StreamRef> stream = detail::try_acquire(pool);
   if (!stream) {
-    const detail::WatchedWait watched{detail::acquire_operation};
+    const detail::ScopedWait wait{detail::acquire_operation};
     if (!detail::poll_until(deadline, [&] { return (stream = detail::try_acquire(pool)).has_value(); })) return std::nullopt;
   }
   return StreamLease{*stream, detail::Access::slot(*stream), &pool};

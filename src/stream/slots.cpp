@@ -4,7 +4,7 @@
 #include "base/announce.hpp"
 #include "base/spin_lock.hpp"
 #include "stream/handle_table.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/uses.hpp"
 #include "stream/watcher.hpp"
 
@@ -258,7 +258,7 @@ void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept 
   Slot& slot = static_cast<Slot&>(*base);
   const bool is_kept = keep_first(slot, id, failure);
   watcher().note_failure(id, failure);  // last: what is submitted from now on finds the exception in the slot
-  if (!is_kept) tell_lost_exception(id, failure.exception);
+  if (!is_kept) emit_lost_exception(id, failure.exception);
 }
 
 std::exception_ptr kept_failure(Slot& slot) noexcept {

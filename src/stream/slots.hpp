@@ -44,7 +44,7 @@ struct StreamEnd {
   EventRef event{};
 };
 
-/// The last operations of a stream, the oldest at `next`. Written only if waits that last long are reported. Several threads may write at
+/// The last operations of a stream, the oldest at `next`. Written only for the report of long waits. Several threads may write at
 /// once: then a report may mix two operations.
 struct OperationNotes {
   struct Note {
@@ -65,6 +65,9 @@ struct Slot : StreamSlot {
   sync::Atomic<bool> has_failure{false};
 
   WorkAhead ahead;
+
+  /// Bit 0: a capture begins or ends on the stream. Above it: how many threads ask the runtime about the stream (stream/capture.hpp).
+  sync::Atomic<std::uint32_t> questions{0};
 
   /// For the race checker: the stream's id if the checker knows that all operations of the stream are complete, else 0. Always 0 for a
   /// blocking stream.
@@ -87,7 +90,7 @@ struct Slot : StreamSlot {
   Slot* next_free = nullptr;
 
   const PartitionData* part = nullptr;  // of the device, if the stream was made with one
-  OperationNotes notes;
+  mutable OperationNotes notes;
 
   const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
   sync::Atomic<bool> mark_requested{false};  // see request_mark()

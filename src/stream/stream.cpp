@@ -6,16 +6,14 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/hang_report.hpp"
-#include "base/hooks.hpp"
+#include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/set_by_call.hpp"
-#include "checker/hooks.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
 #include "stream/idle.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/partition.hpp"
 #include "stream/patience.hpp"
 #include "stream/slots.hpp"
@@ -33,38 +31,38 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-constexpr const char* captured = "the stream is being captured: nothing runs before the graph is launched";
+/// Whether the stream has finished. @throws errc::capture if it is being captured
+[[nodiscard]] bool ask(const StreamCall& call) {
+  const StreamQuestion beside_captures{call.slot()};
+  if (if_captures_met())
+    refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);  // the runtime's refusal would end the capture
+  call.disturbs_nothing();
+  return has_finished_beside_captures(call.slot(), call.operation());
+}
 
 [[nodiscard]] bool poll(const StreamCall& call) {
-  if (if_captures_met()) refuse_in_capture(call.slot(), call.operation(), captured);  // the runtime's refusal would end the capture
-  call.disturbs_nothing();
-  const RelaxedCapture relaxed{are_captures_open()};
-  if (!has_finished(call.slot(), call.operation())) return false;
-  tell_complete(call.slot());
+  if (!ask(call)) return false;
+  emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
 }
 
 constexpr const char* waiting = "wait for a stream";
 
-/// While a stream is being captured, the host cannot wait for it. @throws errc::capture
-void refuse_in_capture(const StreamCall& call) { refuse_in_capture(call.slot(), call.operation(), captured); }
-
 /// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device
 /// current again.
 Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call);
+  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
   call.disturbs_nothing();
   AheadScope ahead{work_ahead(call.slot())};
   {
-    const WatchedWait watched{waiting, static_cast<std::int64_t>(stream.id())};
-    const RelaxedCapture relaxed{are_captures_open()};
+    const ScopedWait wait{waiting, {.stream = stream.id()}};
     call.check(backend::stream_synchronize(call.handle()));
   }
   ahead.leaves(Ahead::idle);
-  tell_complete(call.slot());
+  emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return call.slot();
 }
@@ -73,7 +71,7 @@ Slot& synchronize_slot(StreamRef stream) {
 Slot& waitable_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call);
+  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
   return call.slot();
 }
 
@@ -88,7 +86,7 @@ Slot& waitable_slot(StreamRef stream) {
     call.record(end.get());
   }
   if (!patience.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); })) return false;
-  tell_complete(end.get());
+  emit_complete(end.get());
   return true;
 }
 
@@ -141,8 +139,7 @@ Slot* create_stream(Device device, const StreamOptions& options) {
     std::snprintf(slot->name, sizeof slot->name, "%s", options.name);
     backend::name_stream(made.handle, slot->name);
   }
-  if (is_told()) [[unlikely]]
-    tell_stream_made(*slot, operation);
+  emit_made(*slot, operation);
   return slot;
 }
 
@@ -191,8 +188,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   }
   if (answer == Wrapped::has_owner)
     throw_error(errc::invalid_argument, wrapping, "a Stream owns the handle already: borrow it, or release() it there first");
-  if (answer != Wrapped::joined && is_told()) [[unlikely]]
-    tell_stream_made(*slot, wrapping);
+  if (answer != Wrapped::joined) emit_made(*slot, wrapping);
   return slot;
 }
 
@@ -279,7 +275,7 @@ native::stream Stream::release() {
   const native::stream handle = held.slot()->handle;
   if (held.is_owner()) {
     detail::disown(static_cast<detail::Slot&>(*held.slot()));
-    if (detail::is_checking()) checker::releases_stream(id_, handle);
+    detail::emit([&] { return detail::Operation{.kind = detail::OperationKind::stream_released, .stream = {held.slot(), id_}}; });
   }
   detail::drop_stream({held.slot(), false});
   forget();
@@ -324,7 +320,7 @@ namespace {
 
 [[nodiscard]] bool wait_for(StreamRef stream, const detail::Patience& patience) {
   detail::Slot& slot = detail::waitable_slot(stream);
-  const detail::WatchedWait watched{detail::waiting, static_cast<std::int64_t>(stream.id())};
+  const detail::ScopedWait wait{detail::waiting, {.stream = stream.id()}};
   if (!detail::poll(detail::StreamCall{slot, detail::waiting}) && !detail::wait_for_submitted(slot, patience)) return false;
   detail::deliver_failure(slot);
   return true;
@@ -341,27 +337,23 @@ namespace {
 /// 580 crashes if this stream waits for the event itself.
 void wait_from_device(const detail::StreamCall& call, Device device, native::event event) {
   {
-    const detail::Untold untold;
+    const detail::SuppressEvents suppressed;
     const Stream between{device};
     call.check(backend::stream_wait_event(between.native(), event));
     const Event passed = between.record_event();
     call.check(backend::stream_wait_event(call.handle(), passed.native()));
   }
-  if (detail::is_observed()) [[unlikely]]
-    detail::observe_wait(call.slot(), event, call.operation(), 0);
+  call.emit_wait(event);
 }
 
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
-  std::uint64_t recorder = 0;
-  if (detail::are_hangs_reported()) [[unlikely]] {
-    detail::enter(operation);
-    recorder = detail::recorder_of(detail::CurrentNode{detail::Access::nodes(event, operation)}.get());
-  }
-  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, recorder));
   const detail::CurrentNode node{detail::Access::nodes(event, operation)};
-  if (!node) return;  // an event that was never recorded is complete
+  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
   const detail::StreamCall call{slot, operation};
+  if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
+    return;
+  if (!node) return;  // an event that was never recorded is complete
   if (!node->kind.interprocess || node->device == slot.device) [[likely]]
     return call.wait_for(node.get());
   wait_from_device(call, Device{node->device}, node.get());

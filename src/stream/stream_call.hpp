@@ -4,9 +4,8 @@
 
 #include "base/check.hpp"
 #include "base/process.hpp"
-#include "stream/checked.hpp"
 #include "stream/enter_stream.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_device.hpp"
 
@@ -37,19 +36,45 @@ class StreamCall {
   /// The operation enqueues nothing that could write memory of the host, as other work of the stream and of streams it waits for can.
   void disturbs_nothing() const noexcept { disturbs_ = false; }
 
+  /// The operation, for observers. Asks the runtime whether the stream is being captured.
+  [[nodiscard]] Operation about(OperationKind kind) const noexcept { return detail::about(slot_, kind, operation_); }
+
+  /// Records an event of the library: a part of the operation.
   void record(native::event event) const {
     disturbs_nothing();
     check(backend::event_record(event, handle()));
-    tell_record(slot_, event);
+    emit([this, event] { return about_event(OperationKind::event_recorded, event, true); });
   }
   /// `awaited`: the id of the stream that is waited for, if that is meant.
   void wait_for(native::event event, std::uint64_t awaited = 0) const {
     check(backend::stream_wait_event(handle(), event));
-    if (is_observed()) [[unlikely]]
-      observe_wait(slot_, event, operation_, awaited);
+    emit_wait(event, awaited);
+  }
+  /// The stream has been made to wait.
+  void emit_wait(native::event event, std::uint64_t awaited = 0) const noexcept {
+    emit([this, event, awaited] {
+      Operation wait = about_event(awaited != 0 ? OperationKind::stream_waited : OperationKind::event_waited, event, false);
+      wait.other_stream = awaited;
+      return wait;
+    });
+  }
+  /// A launch of a graph has recorded the event, or waited for it.
+  void emit_of_graph(native::event event, bool records) const noexcept {
+    emit([=, this] { return about_event(records ? OperationKind::event_recorded : OperationKind::event_waited, event, true); });
+  }
+  /// The event has been recorded.
+  void emit_record(native::event event) const noexcept {
+    emit([this, event] { return about_event(OperationKind::event_recorded, event, false); });
   }
 
  private:
+  [[nodiscard]] Operation about_event(OperationKind kind, native::event event, bool is_part) const noexcept {
+    Operation operation = about(kind);
+    operation.event = event;
+    operation.is_part = is_part;
+    return operation;
+  }
+
   const char* operation_;
   Slot& slot_;
   StreamDevice device_;

@@ -108,7 +108,9 @@ Progress StreamPoint::poll() noexcept {
   return poll_mark(stream_, mark_);
 }
 
-bool StreamPoint::is_over() const noexcept { return !event_ && has_ended(stream_) && poll_end(*stream_.slot) == Progress::complete; }
+bool StreamPoint::is_over() const noexcept {
+  return !event_ && has_ended(stream_) && own_call([&] { return poll_end(*stream_.slot); }) == Progress::complete;
+}
 
 bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const noexcept {
   EventRef event = event_.share();
@@ -156,10 +158,11 @@ Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
 }
 
 void record_mark(Slot& slot) noexcept {
-  const RelaxedCapture relaxed;
   // Only this thread records marks. While the last mark is not complete, the next one stays requested, and is recorded later.
-  if (poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) != Progress::complete) return;
-  EventRef mark = record_on(slot, InCapture::never);
+  EventRef mark = own_call([&] {
+    const bool is_complete = poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) == Progress::complete;
+    return is_complete ? record_on(slot, InCapture::never) : EventRef{};
+  });
   if (!mark) return;
   const std::lock_guard lock{slot.lock};
   std::swap(slot.mark, mark);  // the old one is destroyed behind the lock

@@ -11,6 +11,7 @@
 
 #include "base/announce.hpp"
 #include "stream/capture.hpp"
+#include "base/relaxed_capture.hpp"
 #include "stream/uses.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -139,6 +140,7 @@ inline void complete_requested_mark(Slot& slot) noexcept {
 /// How far the points of a container are: the worst of their answers. Removes those that are complete or unknown.
 template <class Points>
 [[nodiscard]] Progress advance(Points& points) noexcept {
+  const RelaxedCapture relaxed;
   Progress worst = Progress::complete;
   std::erase_if(points, [&](StreamPoint& point) {
     const Progress progress = point.poll();
@@ -153,6 +155,7 @@ template <class Points>
 /// Removes the points of streams that have ended and whose work is complete, from what outlives many streams.
 template <class Points>
 void forget_over(Points& points) noexcept {
+  const RelaxedCapture relaxed;
   std::erase_if(points, [](const StreamPoint& point) { return point.is_over(); });
   sync::happens_before(&points);
 }

@@ -10,7 +10,7 @@
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/observed.hpp"
+#include "stream/operations.hpp"
 #include "stream/stream_point.hpp"
 
 #include <runnel/detail/attachment.hpp>
@@ -46,15 +46,13 @@ void leave_end(Slot& slot, StreamEnd end) noexcept {
 /// the thread's end hangs if the stream has allocated memory, or waited for a stream that has: see docs/decisions/thread-ends-with-work.md.
 void let_thread_end(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
-  const RelaxedCapture relaxed;
   const sync::Unseen unseen;  // the user has not asked
-  backend::status s = backend::stream_query(slot.handle);
-  if (backend::is_not_ready(s)) {
-    backend::forget_error(s);
-    s = backend::launch_host_func(
-        slot.handle, [](void*) {}, nullptr);
-  }
-  succeeded_or_forget(s);
+  const backend::status s = own_call([&] { return backend::stream_query(slot.handle); });
+  if (s == backend::ok) return;
+  backend::forget_error(s);
+  if (!backend::is_not_ready(s)) return;
+  succeeded_or_forget(backend::launch_host_func(
+      slot.handle, [](void*) {}, nullptr));
 }
 
 void destroy_attachments(Slot& slot) noexcept {
@@ -84,7 +82,7 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
   const int device = slot.device;
-  tell_lost_exception(id, finish_slot(slot));
+  emit_lost_exception(id, finish_slot(slot));
   if (!owned) return;
   if (const backend::status s = backend::stream_destroy(handle); s != backend::ok) discard_if_forgotten(s, device);
 }
@@ -107,8 +105,7 @@ void retire_slot(Slot* slot) noexcept {
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_observed()) [[unlikely]]
-    observe_stream_end(*slot, id);
+  emit_ended(*slot, id);
   // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
   if (mode == Release::later && !slot->owned) leave_end(*slot, {Progress::unknown, {}});
   if (mode == Release::now)
@@ -119,8 +116,7 @@ void retire_slot(Slot* slot) noexcept {
 
 void retire_lost_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
-  if (is_observed()) [[unlikely]]
-    observe_stream_end(*slot, id);
+  emit_ended(*slot, id);
   leave_end(*slot, {Progress::unknown, {}});
   if (if_captures_met()) forget_capture({slot, id});
   finish_retiring(*slot, id);

@@ -9,8 +9,8 @@
 #include "device/device_table.hpp"
 #include "device/open_captures.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/checked.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/operations.hpp"
 
 #include <chrono>
 #include <exception>
@@ -175,7 +175,7 @@ Completion* Watcher::query_all() noexcept {
       place = &completion.next_line;
       continue;
     }
-    if (s == backend::ok && completion.event != nullptr) tell_complete(completion.event->handle);
+    if (s == backend::ok && completion.event != nullptr) emit_complete(completion.event->handle);
     remove(*place);
     if (s != backend::ok) completion.failure = exception_of(s);
     const EventRef unneeded = EventRef::adopt(std::exchange(completion.event, nullptr));

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "../standin/inspect.hpp"
+#include "../support/standin/inspect.hpp"
 #include "support.hpp"
 
 namespace {

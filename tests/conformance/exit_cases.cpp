@@ -639,6 +639,19 @@ int hang_report_of_memory() {
   return finish();
 }
 
+int hang_report_of_a_copy() {
+  setenv("RUNNEL_HANG_REPORT", "0.002", 1);
+  const CapturedErrors errors;
+  Stream stream;
+  std::vector<char> values(100'000);
+  DeviceBuffer<char> buffer{values.size(), stream};
+  stream.synchronize();
+  std::optional<StreamRef> held;
+  expect_report(
+      errors, "to copy (stream id ", [&] { copy(*held, values, buffer, Pageable::block); }, [&](StreamRef holder) { held = holder; });
+  return finish();
+}
+
 int no_hang_report() {
   setenv("RUNNEL_HANG_REPORT", "soon", 1);
   const CapturedErrors errors;
@@ -763,6 +776,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"hang_report", hang_report},
     {"hang_report_of_an_event", hang_report_of_an_event},
     {"hang_report_of_memory", hang_report_of_memory},
+    {"hang_report_of_a_copy", hang_report_of_a_copy},
     {"no_hang_report", no_hang_report},
     {"releases_without_a_thread", releases_without_a_thread},
     {"quiesce_then_exit_with_a_closed_gate", quiesce_then_exit_with_a_closed_gate},

@@ -154,6 +154,7 @@ TEST_F(ExitFork, AWaitForAnEventIsReportedWithItsStream) { expect_passes("hang_r
 TEST_F(ExitFork, ExitWhileMemoryIsGivenBackIsBounded) { expect_passes("exit_with_a_release_under_way"); }
 TEST_F(ExitFork, WithoutAThreadMemoryIsGivenBackInPlace) { expect_passes("releases_without_a_thread"); }
 TEST_F(ExitFork, WaitsForMemoryAreReported) { expect_passes("hang_report_of_memory"); }
+TEST_F(ExitFork, ACopyThatWaitsIsReported) { expect_passes("hang_report_of_a_copy"); }
 TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
 TEST_F(ExitFork, AValueThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // <runnel/hooks.hpp>: what a hook is told. A hook is the whole process's, so that these cases are a program of their own.
+#include <runnel/completion.hpp>
 #include <runnel/graph.hpp>
 #include <runnel/hooks.hpp>
 #include <runnel/managed_buffer.hpp>
 #include <runnel/resource_adaptors.hpp>
+#include <runnel/stoppable.hpp>
+#include <runnel/stream_pool.hpp>
 #include <set>
 #include <stdexcept>
 
@@ -128,6 +131,74 @@ TEST_F(Hooks, TellOfEventsAndWaits) {
   ASSERT_EQ(waits.size(), 4U);
   EXPECT_EQ(waits[0].event.stream, 0U);
   EXPECT_EQ(waits[2].event.stream, second.id());
+}
+
+/// Lets `f` wait for work behind a closed gate. Checks that the wait is announced before it begins, and once it is over: the gate opens
+/// only then.
+template <class F>
+void expect_wait(const char* name, F&& f) {
+  Stream held;
+  Gate gate;
+  gate.close_on(held);
+  told.clear();
+  set_hook(remember);
+  const auto is_announced = [](HookPhase phase) {
+    const std::lock_guard lock{mutex};
+    return std::any_of(told.begin(), told.end(),
+                       [&](const Told& each) { return each.event.kind == HookKind::host_wait && each.event.phase == phase; });
+  };
+  bool is_begun = false;
+  std::thread opener{[&] {
+    is_begun = eventually([&] { return is_announced(HookPhase::before); });
+    gate.open();
+  }};
+  f(held);
+  opener.join();
+  set_hook(nullptr);
+  EXPECT_TRUE(is_begun) << name;
+  EXPECT_TRUE(is_announced(HookPhase::after)) << name;
+}
+
+TEST_F(Hooks, AnnounceEachWaitOfTheHost) {
+  constexpr std::chrono::seconds long_time{60};
+  const auto until = [&] { return std::chrono::steady_clock::now() + long_time; };
+  std::error_code code;
+  expect_wait("stream", [](const Stream& held) { held.synchronize(); });
+  expect_wait("stream, code", [&](const Stream& held) { held.synchronize(code); });
+  expect_wait("stream, for", [&](const Stream& held) { EXPECT_TRUE(held.synchronize_for(long_time)); });
+  expect_wait("stream, until", [&](const Stream& held) { EXPECT_TRUE(held.synchronize_until(until())); });
+  expect_wait("stream, stop", [](const Stream& held) { EXPECT_TRUE(synchronize(held, std::stop_token{})); });
+  expect_wait("event", [](const Stream& held) { held.record_event().synchronize(); });
+  expect_wait("event, code", [&](const Stream& held) { held.record_event().synchronize(code); });
+  expect_wait("event, for", [&](const Stream& held) { EXPECT_TRUE(held.record_event().synchronize_for(long_time)); });
+  expect_wait("event, until", [&](const Stream& held) { EXPECT_TRUE(held.record_event().synchronize_until(until())); });
+  expect_wait("event, stop", [](const Stream& held) { EXPECT_TRUE(synchronize(held.record_event(), std::stop_token{})); });
+  expect_wait("device", [](const Stream& held) { held.device().synchronize(); });
+  expect_wait("device, code", [&](const Stream& held) { held.device().synchronize(code); });
+  expect_wait("device, for", [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_for(long_time)); });
+  expect_wait("device, until", [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_until(until())); });
+  expect_wait("future", [](const Stream& held) { held.future().wait(); });
+  expect_wait("future, for", [&](const Stream& held) { EXPECT_TRUE(held.future().wait_for(long_time)); });
+  expect_wait("future, until", [&](const Stream& held) { EXPECT_TRUE(held.future().wait_until(until())); });
+  expect_wait("future, outcome", [](const Stream& held) { EXPECT_EQ(held.future().outcome().code(), std::error_code{}); });
+  expect_wait("functions", [&](const Stream&) { EXPECT_TRUE(quiesce_for(long_time)); });
+  EXPECT_EQ(code, std::error_code{});
+}
+
+TEST_F(Hooks, AnnounceAWaitForALease) {
+  StreamPool pool{Device::current(), {.size = 1, .max = 1}};
+  expect_wait("lease", [&](const Stream&) {
+    std::optional<StreamLease> first = pool.acquire();
+    std::thread giver{[&] {
+      EXPECT_TRUE(eventually([] {
+        const std::lock_guard lock{mutex};
+        return std::any_of(told.begin(), told.end(), [](const Told& each) { return each.event.kind == HookKind::host_wait; });
+      }));
+      first.reset();
+    }};
+    EXPECT_TRUE(pool.acquire_for(patience).has_value());
+    giver.join();
+  });
 }
 
 TEST_F(Hooks, TellOneWaitForASharedEventOfAnotherDevice) {

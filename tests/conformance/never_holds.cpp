@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // No call whose name is not a wait waits for another stream's work: that work may wait for the caller. Every public operation is called
-// behind a closed gate, and must return. tests/lint/never_holds.py finds the operations that are missing here.
+// behind a closed gate, and must return. tests/analysis/lint/never_holds.py finds the operations that are missing here.
 #include <condition_variable>
 #include <cstdint>
 #include <limits>

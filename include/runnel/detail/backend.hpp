@@ -156,6 +156,12 @@ struct EventKind {
 [[nodiscard]] status stream_wait_event(native::stream, native::event) noexcept;
 [[nodiscard]] status event_query(native::event) noexcept;  // see is_not_ready
 [[nodiscard]] status event_synchronize(native::event) noexcept;
+// Nodes of the graph that a stream is being captured into. Requires: the stream is being captured, and the event lives as long as the
+// graph.
+/// Each launch records the event at this place. For whoever waits or asks, the record is made at the call that launches.
+[[nodiscard]] status capture_event_record(native::event, native::stream) noexcept;
+/// Each launch waits at this place for the record that is current at the call that launches.
+[[nodiscard]] status capture_event_wait(native::stream, native::event) noexcept;
 [[nodiscard]] status event_elapsed(float& milliseconds, native::event start, native::event stop) noexcept;
 
 // Sharing with other processes
@@ -175,7 +181,7 @@ struct IpcBytes {
 [[nodiscard]] status close_memory(void*) noexcept;
 
 // Graphs. One graph must not be used by two threads at a time.
-enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other };
+enum class NodeKind { kernel, copy, fill, host_function, allocation, free, event_record, event_wait, graph, other };
 /// Stores up to `count` nodes, and how many there are. `nodes` may be null.
 [[nodiscard]] status graph_nodes(native::graph, native::graph_node* nodes, std::size_t& count) noexcept;
 /// The same for the edges: node `from[i]` comes before node `to[i]`. Both arrays may be null.
@@ -184,6 +190,22 @@ enum class NodeKind { kernel, copy, fill, host_function, allocation, free, other
 [[nodiscard]] status graph_destroy(native::graph) noexcept;
 /// The graph may be destroyed afterwards. Memory that a launch allocates and does not free is freed by the next launch.
 [[nodiscard]] status graph_instantiate(native::executable_graph&, native::graph) noexcept;
+/// The node that a captured stream's next one comes after. Null if there is none, or if there are several. `is_flat` says of a copy, if
+/// this thread has just made it, whether it is one of contiguous bytes.
+[[nodiscard]] status captured_node(native::stream, native::graph_node&, bool& is_flat) noexcept;
+/// Says what a host function's node is called with from now on, in a graph that became a part of another one.
+using Relink = void* (*)(void* context, void (*function)(void*), void* data) noexcept;
+/// Adds a copy of the graph as one node of the graph that the stream is being captured into, with the arguments that the executable graph
+/// has. Requires: no node allocates, frees or is disabled.
+[[nodiscard]] status capture_graph(native::stream, native::graph, native::executable_graph, Relink relink, void* context) noexcept;
+/// What a node of the kind host_function calls.
+[[nodiscard]] status graph_host_function(native::graph_node, void (*&function)(void*), void*& data) noexcept;
+/// Gives a node of the graph, from the next launch on, the arguments of a node of another graph: both are copies, fills or kernels, and
+/// copies are flat, which this thread has just made. Launches under way are not affected. errc::invalid_argument, and nothing changed, if
+/// the runtime cannot do that.
+[[nodiscard]] status graph_change_node(native::executable_graph, native::graph_node, native::graph_node from, NodeKind) noexcept;
+/// A disabled copy, fill or kernel does nothing, from the next launch on. errc::not_supported if the runtime has no such call.
+[[nodiscard]] status graph_enable_node(native::executable_graph, native::graph_node, bool enabled) noexcept;
 /// Gives the executable graph the arguments of a graph of the same shape, from the next launch on. errc::not_supported, and nothing
 /// changed, if they differ in more than that.
 [[nodiscard]] status graph_update(native::executable_graph, native::graph) noexcept;

@@ -36,8 +36,8 @@ struct HostFunction {
   void (*destroy)(HostFunction*) noexcept;
   StreamSlot* slot = nullptr;  // keeps an exception for this stream, if it has not ended
   std::uint64_t id = 0;
-  std::uint64_t label = 0;            // host_function_label of the thread that launched it
-  std::uint64_t epoch = 0, told = 0;  // see Slot::completions; the number that a hook was told at the launch, or 0
+  std::uint64_t label = 0;                 // host_function_label of the thread that launched it
+  std::uint64_t epoch = 0, operation = 0;  // see Slot::completions; the number of the launch if somebody observed it, or 0
 };
 
 // Host functions are made on one thread and destroyed on another, at a high rate, so they have an allocator of their own.

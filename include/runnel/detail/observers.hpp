@@ -14,10 +14,8 @@ inline constexpr unsigned observer_hangs = 8;
 static_assert(observer_checker == 1, "is_checking() says it as a number");
 
 [[nodiscard]] inline bool has_observers(unsigned which) noexcept { return (observers.load(__ATOMIC_RELAXED) & which) != 0; }
-/// Whether a hook or the trace is on.
-[[nodiscard]] inline bool is_told() noexcept { return has_observers(observer_hook | observer_trace); }
-/// Whether the checker, a hook or the trace is on.
-[[nodiscard]] inline bool is_observed() noexcept { return has_observers(observer_checker | observer_hook | observer_trace); }
+/// Whether anyone observes.
+[[nodiscard]] inline bool is_observed() noexcept { return observers.load(__ATOMIC_RELAXED) != 0; }
 
 inline void set_observer(unsigned which, bool on) noexcept {
   unsigned found = observers.load(__ATOMIC_RELAXED);

@@ -2,9 +2,9 @@
 #include "copy/staging/rings.hpp"
 
 #include "base/check.hpp"
-#include "base/hang_report.hpp"
 #include "base/immortal.hpp"
 #include "base/lost_device.hpp"
+#include "base/operation.hpp"
 #include "base/parse_size.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -13,8 +13,8 @@
 #include "copy/staging/cut.hpp"
 #include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
-#include "device/call_quietly.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
@@ -54,9 +54,7 @@ constexpr int most_workers = 64;
 void cancel_jobs_of_lost_devices() noexcept {
   for (int device = 0; device < max_devices; ++device) {
     if (!staging_workers().has_work_of(device)) continue;
-    const ScopedDevice on{device, ScopedDevice::no_throw};
-    const RelaxedCapture relaxed;
-    if (is_current_device_lost()) staging_workers().cancel_all_of(device);
+    if (own_call(device, ScopedDevice::no_throw, is_current_device_lost)) staging_workers().cancel_all_of(device);
   }
 }
 
@@ -120,20 +118,20 @@ Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
 }
 
 backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
-  const RelaxedCapture relaxed;
   const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
     rings_.reserve(rings_.size() + 1);  // what can throw comes before the values, which are not freed
     auto fresh = std::make_unique<Ring>();
     void* values = nullptr;
-    if (const backend::status s = backend::malloc_host(values, Ring::values_bytes); s != backend::ok) return s;
+    const backend::status s = own_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
+    if (s != backend::ok) return s;
     std::memset(values, 0, Ring::values_bytes);
     fresh->values = static_cast<std::uint32_t*>(values);
     ring = rings_.emplace_back(std::move(fresh)).get();
   }
   void* data = nullptr;
-  if (const backend::status s = allocate_pinned_pages(data, bytes); s != backend::ok) return s;
+  if (const backend::status s = own_call([&] { return allocate_pinned_pages(data, bytes); }); s != backend::ok) return s;
   ring->set_memory(static_cast<unsigned char*>(data), bytes);
   pinned_ += bytes;
   made = ring;
@@ -186,7 +184,7 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* ope
   Ring* ring = find_or_make_ring(id, ring_bytes_for(work, row), operation, refusal);
   if (ring == nullptr) {
     // Copies of other streams have all the memory.
-    const WatchedWait watched{operation};
+    const ScopedWait wait{operation};
     try_for(ring_patience, [&] {
       ring = find_ring(id, smallest_ring);
       if (ring != nullptr) return true;

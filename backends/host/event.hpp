@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What an event of the host backend is.
+#pragma once
+
+#include "capture.hpp"
+#include "shared_marks.hpp"
+
+#include "base/announce.hpp"
+#include "base/sync.hpp"
+
+#include <runnel/config.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI {
+
+namespace host {
+
+/// The time at which a timed event happened. Each record makes a new one, and the record's task writes it.
+struct Stamp {
+  sync::Clock::time_point time;
+};
+
+/// What was recorded.
+struct Mark {
+  Wait wait{};              // without a queue: nothing
+  CapturedMark captured{};  // in place of the wait
+  std::shared_ptr<const Stamp> stamp;
+  std::uint64_t shared_number = 0;  // of an event that other processes may share: the record's number there
+};
+
+/// A task that marks its place in a queue.
+struct MarkTask {
+  std::shared_ptr<Stamp> stamp;  // null: the event takes no time
+  [[no_unique_address]] sync::Token token;
+  void operator()() const noexcept {
+    if (stamp != nullptr) stamp->time = sync::Clock::now();
+    token.happens_before();
+  }
+};
+
+}  // namespace host
+
+struct native::host_event {
+  explicit host_event(backend::EventKind with, std::shared_ptr<const host::SharedMarks> with_others = nullptr) noexcept
+      : kind{with}, shared{std::move(with_others)} {}
+
+  [[nodiscard]] host::Mark read() const {
+    const std::lock_guard lock{mutex};
+    return mark;
+  }
+  void replace(host::Mark by) {
+    const std::lock_guard lock{mutex};
+    std::swap(mark, by);  // the old mark is destroyed outside the lock
+  }
+  /// A task for a record of this event. @throws std::bad_alloc
+  [[nodiscard]] host::MarkTask make_task() const { return {kind.timed ? std::make_shared<host::Stamp>() : nullptr, sync::Token::make()}; }
+
+  /// The number of the last record, if that is not `mark`: mostly another process has made it. Else 0.
+  [[nodiscard]] std::uint64_t number_beside(const host::Mark& known) const noexcept {
+    const std::uint64_t last = shared == nullptr ? 0 : shared->last();
+    return last == known.shared_number ? 0 : last;
+  }
+
+  const backend::EventKind kind;
+  const std::shared_ptr<const host::SharedMarks> shared;  // null: the event is of this process alone
+  mutable sync::Mutex mutex;                              // two threads may record at once: one of the two marks stays, undivided
+  host::Mark mark;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI

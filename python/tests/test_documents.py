@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs in the guide and in the README, as they stand there."""
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import runnel
+
+ROOT = Path(__file__).parent.parent.parent
+BLOCKS = [
+    pytest.param(block, id=f"{path.name}-{number}")
+    for path in (ROOT / "docs/python.md", ROOT / "python/README.md")
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_block_runs(block: str) -> None:
+    if "import torch" in block or ", torch" in block:
+        torch = pytest.importorskip("torch")
+        if runnel.backend != "host" and not torch.cuda.is_available():
+            pytest.skip("torch sees no device")
+    if "like=np" in block and runnel.backend != "host":
+        pytest.skip("NumPy computes on the host backend only")
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr or find_spec("tqdm") is not None
+
+
+def test_there_are_blocks() -> None:
+    assert len(BLOCKS) >= 7

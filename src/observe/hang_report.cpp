@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUNNEL_HANG_REPORT=seconds: a wait of the host that lasts longer is reported once to stderr, with what each stream does, and goes on.
+#include "base/immortal.hpp"
+#include "base/operation.hpp"
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "device/own_calls.hpp"
+#include "stream/capture.hpp"
+#include "stream/stream_point.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <string>
+#include <system_error>
+#include <unordered_map>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait that is not reported
+
+/// "3.2 s"
+struct Age {
+  explicit Age(sync::Clock::duration age) noexcept {
+    std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>{age}.count());
+  }
+  char text[32];
+};
+
+constexpr const char* idle = "idle";
+
+[[nodiscard]] const char* queried_state_of(const Slot& slot) noexcept {
+  if (capture_state(slot.handle) != CaptureState::none) return "is being captured";
+  const backend::status s = backend::stream_query(slot.handle);
+  if (s == backend::ok) return idle;
+  backend::forget_error(s);
+  return backend::is_not_ready(s) ? "has work" : backend::error_name(s);
+}
+/// Requires: the stream does not end meanwhile.
+[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
+  if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
+  return own_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
+}
+
+void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcept {
+  const char* const operation = note.operation.load(std::memory_order_acquire);
+  if (operation == nullptr || note.stream.load(std::memory_order_relaxed) != id) return;
+  const sync::Clock::time_point time{sync::Clock::duration{note.time.load(std::memory_order_relaxed)}};
+  std::fprintf(stderr, "runnel:     %s ago: %s", Age{sync::Clock::now() - time}.text, operation);
+  if (const std::uint64_t other = note.other.load(std::memory_order_relaxed))
+    std::fprintf(stderr, " (stream id %llu)", static_cast<unsigned long long>(other));
+  std::fputc('\n', stderr);
+}
+
+void write_stream(StreamUse use) noexcept try {
+  const HeldStream held{use};
+  if (!held) return;
+  const char* const state = state_of(*use.slot);
+  std::fprintf(stderr, "runnel:   %s: %s\n", describe(use.slot, use.id).c_str(), state);
+  if (state == idle) return;
+  const OperationNotes& notes = use.slot->notes;
+  const std::uint32_t next = notes.next.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < notes.all.size(); ++i) write_operation(notes.all[(next + i) % notes.all.size()], use.id);
+} catch (const std::exception&) {  // no memory for the name
+}
+
+void write_streams() noexcept try {
+  std::vector<LiveStream> streams = live_streams();
+  std::sort(streams.begin(), streams.end(), [](const LiveStream& a, const LiveStream& b) { return a.id < b.id; });
+  for (const LiveStream& each : streams) write_stream({each.slot, each.id});
+} catch (const std::exception&) {
+}
+
+/// Which stream has recorded a native event. Handles are used again, so that there are no more of them than events at one time.
+class Recorders {
+ public:
+  void set(native::event event, std::uint64_t stream) noexcept try {
+    const std::lock_guard lock{mutex_};
+    ids_[event] = stream;
+  } catch (const std::bad_alloc&) {  // the report does not name the stream then
+  }
+  [[nodiscard]] std::uint64_t find(native::event event) noexcept {
+    const std::lock_guard lock{mutex_};
+    const auto found = ids_.find(event);
+    return found == ids_.end() ? 0 : found->second;
+  }
+
+ private:
+  sync::Mutex mutex_;
+  std::unordered_map<native::event, std::uint64_t> ids_;
+};
+Recorders& recorders() { return immortal<Recorders>(); }
+
+/// The stream that the operation waits for; 0 if it is not known.
+[[nodiscard]] std::uint64_t awaited_by(const Operation& operation) noexcept {
+  if (operation.other_stream != 0) return operation.other_stream;
+  return operation.event != nullptr ? recorders().find(operation.event) : 0;
+}
+
+/// Looks at the waits from time to time. Its thread starts with the first wait, and sleeps while there is none.
+class HangReporter {
+ public:
+  void add(const Operation& operation) noexcept try {
+    const std::uint64_t stream = operation.stream.id != 0 ? operation.stream.id : awaited_by(operation);
+    const std::lock_guard lock{mutex_};
+    if (!started_ && !start()) return;
+    waits_.push_back({&operation, stream, gettid(), sync::Clock::now()});
+    signal_.fetch_add(1, std::memory_order_release);
+    signal_.notify_one();
+  } catch (const std::bad_alloc&) {  // this wait is not reported
+  }
+  void remove(const Operation& operation) noexcept {
+    const std::lock_guard lock{mutex_};
+    std::erase_if(waits_, [&](const Wait& wait) { return wait.operation == &operation; });
+  }
+  void stop() noexcept {
+    const std::lock_guard lock{reporting_};
+    stopped_ = true;
+  }
+
+ private:
+  struct Wait {
+    const Operation* operation;  // lives as long as the entry
+    std::uint64_t stream;
+    int thread;
+    sync::Clock::time_point since;
+    bool is_reported = false;
+  };
+  struct Found {
+    bool is_any = false;
+    bool is_late = false;
+    char text[200]{};
+  };
+  [[nodiscard]] bool start() noexcept {
+    try {
+      sync::Thread{[this] { work(); }}.detach();
+    } catch (const std::system_error&) {  // nothing is reported then
+      return false;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    call_at_exit([]() noexcept { immortal<HangReporter>().stop(); });
+    return started_ = true;
+  }
+  void work() noexcept {
+    const std::chrono::nanoseconds limit{limit_in_nanoseconds.load(std::memory_order_relaxed)};
+    const std::chrono::nanoseconds pause =
+        std::clamp<std::chrono::nanoseconds>(limit / 8, std::chrono::milliseconds{1}, std::chrono::milliseconds{250});
+    for (;;) {
+      const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+      const Found found = look(limit);
+      if (!go_on(found)) return;
+      if (found.is_any)
+        sync::sleep_for(pause);
+      else
+        signal_.wait(seen, std::memory_order_acquire);
+    }
+  }
+  /// Reports what was found. False once the process exits.
+  [[nodiscard]] bool go_on(const Found& found) noexcept {
+    const std::lock_guard lock{reporting_};
+    if (!stopped_ && found.is_late) report(found);
+    return !stopped_;
+  }
+  [[nodiscard]] Found look(std::chrono::nanoseconds limit) noexcept {
+    Found found;
+    const auto now = sync::Clock::now();
+    const std::lock_guard lock{mutex_};
+    found.is_any = !waits_.empty();
+    // The latest wait first: it may be a part of another one, and says more.
+    for (auto wait = waits_.rbegin(); wait != waits_.rend() && !found.is_late; ++wait) {
+      if (wait->is_reported || now - wait->since < limit) continue;
+      found.is_late = wait->is_reported = true;
+      char what[48] = "";
+      if (wait->stream != 0)
+        std::snprintf(what, sizeof what, " (stream id %llu)", static_cast<unsigned long long>(wait->stream));
+      else if (wait->operation->device >= 0)
+        std::snprintf(what, sizeof what, " (device %d)", wait->operation->device);
+      std::snprintf(found.text, sizeof found.text, "thread %d has tried for %s to %s%s", wait->thread, Age{now - wait->since}.text,
+                    wait->operation->name, what);
+    }
+    return found;
+  }
+  static void report(const Found& found) noexcept {
+    std::fprintf(stderr, "runnel: a wait lasts long: %s\n", found.text);
+    write_streams();
+    std::fprintf(stderr, "runnel: the wait goes on\n");
+    std::fflush(stderr);
+  }
+
+  sync::Mutex mutex_;  // guards the list
+  std::vector<Wait> waits_;
+  bool started_ = false;
+  sync::Mutex reporting_;  // held while a report makes runtime calls
+  bool stopped_ = false;
+  sync::Atomic<std::uint32_t> signal_{0};
+};
+
+void note_operation(const Operation& operation) noexcept {
+  OperationNotes& notes = static_cast<const Slot&>(*operation.stream.slot).notes;
+  OperationNotes::Note& note = notes.all[notes.next.fetch_add(1, std::memory_order_relaxed) % notes.all.size()];
+  note.stream.store(operation.stream.id, std::memory_order_relaxed);
+  note.time.store(sync::Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  note.other.store(awaited_by(operation), std::memory_order_relaxed);
+  note.operation.store(operation.name, std::memory_order_release);
+}
+
+void observe_waits(const Operation& operation) noexcept {
+  switch (operation.kind) {
+    case OperationKind::host_wait:
+      return operation.phase == HookPhase::before ? immortal<HangReporter>().add(operation) : immortal<HangReporter>().remove(operation);
+    case OperationKind::entered:
+      return note_operation(operation);
+    case OperationKind::event_recorded:
+    case OperationKind::event_adopted:
+      return recorders().set(operation.event, operation.stream.id);
+    default:
+      return;
+  }
+}
+
+[[nodiscard]] bool is_report_demanded() noexcept {
+  const char* const text = std::getenv("RUNNEL_HANG_REPORT");
+  if (text == nullptr || *text == '\0') return false;
+  double seconds = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, code] = std::from_chars(text, end, seconds);
+  if (code != std::errc{} || rest != end || !(seconds >= 0 && seconds <= 1e9)) {
+    std::fprintf(stderr, "runnel: RUNNEL_HANG_REPORT=%s is not understood, and nothing is reported: write a number of seconds\n", text);
+    return false;
+  }
+  const std::int64_t limit = std::llround(seconds * 1e9);
+  if (limit == 0) return false;
+  limit_in_nanoseconds.store(limit, std::memory_order_relaxed);
+  attention.fetch_or(attention_entered, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace
+
+extern const Observer hang_report_observer;
+constinit const Observer hang_report_observer{observer_hangs, is_report_demanded, observe_waits};
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

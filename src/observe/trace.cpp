@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <runnel/trace.hpp>
+
+#include "base/immortal.hpp"
+#include "base/operation.hpp"
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "observe/hook_event.hpp"
+#include "observe/trace_activities.hpp"
+#include "observe/trace_file.hpp"
+#include "observe/trace_times.hpp"
+#include "stream/stream_call.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI {
+namespace detail {
+namespace {
+
+constexpr std::size_t most_slices = std::size_t{1} << 20;  // about 100 MB; later ones are only counted
+
+/// An operation that has begun, or an interval of a stream whose times are not known yet.
+struct Interval {
+  TraceSlice slice{};
+  TracePoint begin;
+  TracePoint end;
+};
+
+struct Recording {
+  sync::Mutex mutex;  // no runtime call is made while it is held, since one may run a host function on this thread
+  TraceContents contents;
+  std::unordered_map<std::uint64_t, Interval> open;  // by key_of()
+  std::vector<Interval> pending;
+  std::size_t until_look = 256;  // so many pending intervals
+  std::set<std::string> names;   // of ranges
+  std::string file;
+  bool has_complained = false;
+  sync::Mutex starting;
+  bool is_exit_watched = false;  // guarded by `starting`
+  sync::Mutex looking;           // held by the thread that asks for the times of pending intervals
+};
+Recording& recording() { return immortal<Recording>(); }
+
+[[nodiscard]] bool is_interval_of_stream(HookKind kind) noexcept {
+  return kind == HookKind::copy || kind == HookKind::fill || kind == HookKind::graph_launch || kind == HookKind::range;
+}
+
+[[nodiscard]] TraceRow thread_row() noexcept { return {-1, static_cast<std::uint64_t>(gettid())}; }
+
+// Requires, for the following functions: the mutex is held. @throws std::bad_alloc
+
+void name_row(Recording& r, const TraceRow& row, const char* name) {
+  const auto [place, is_new] = r.contents.rows.try_emplace(row);
+  if (!is_new && (row.device < 0 || *name == '\0')) return;
+  const std::string number = std::to_string(row.id);
+  if (row.device < 0)
+    place->second = "thread " + number;
+  else
+    place->second = *name != '\0' ? std::string{name} + " (stream " + number + ")" : "stream " + number;
+}
+
+void add(Recording& r, const TraceSlice& slice) {
+  if (r.contents.slices.size() < most_slices)
+    r.contents.slices.push_back(slice);
+  else
+    ++r.contents.dropped;
+}
+
+[[nodiscard]] TraceSlice slice_of(Recording& r, const HookEvent& event, double begin) {
+  const char* const name = event.kind == HookKind::range ? r.names.emplace(event.operation).first->c_str() : event.operation;
+  return {.name = name,
+          .category = to_string(event.kind),
+          .failed = event.failed,
+          .row = thread_row(),
+          .begin = begin,
+          .end = -1,
+          .number = event.number,
+          .stream = event.stream,
+          .other = event.other_stream,
+          .bytes = event.bytes};
+}
+
+/// A host function may run, with its own number, before the call that has enqueued it returns.
+[[nodiscard]] std::uint64_t key_of(const HookEvent& event) noexcept {
+  return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
+}
+
+void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
+  if (r.open.size() >= most_slices) return;
+  const TraceSlice slice = slice_of(r, event, now);
+  Interval& interval = r.open[key_of(event)];
+  interval.slice = slice;
+  interval.begin = std::move(point);
+}
+
+void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& end) {
+  const auto found = r.open.find(key_of(event));
+  if (found == r.open.end()) return;  // it began before the trace did
+  Interval interval = std::move(found->second);
+  r.open.erase(found);
+  const TraceRow row{event.device, event.stream};
+  interval.slice.failed = event.failed;
+  interval.slice.end = now;
+  if (event.kind == HookKind::host_function_run) interval.slice.row = row;
+  if (event.kind != HookKind::range) add(r, interval.slice);
+  if (!is_interval_of_stream(event.kind) || event.captured) return;
+  interval.slice.row = row;
+  if (r.pending.size() >= most_slices) {
+    ++r.contents.dropped;
+    return;
+  }
+  interval.end = std::move(end);
+  r.pending.push_back(std::move(interval));
+}
+
+/// Asks for the times of pending intervals. Those whose work is not complete stay. It never waits.
+void look_at_pending() noexcept try {
+  Recording& r = recording();
+  const std::unique_lock looking{r.looking, std::try_to_lock};
+  if (!looking.owns_lock() || in_host_function) return;
+  std::vector<Interval> all;
+  std::vector<TraceSlice> known;
+  {
+    const std::lock_guard lock{r.mutex};
+    known.reserve(r.pending.size());
+    all.swap(r.pending);
+  }
+  std::erase_if(all, [&](Interval& each) {
+    const PointState begin = resolve(each.begin);
+    const PointState end = resolve(each.end);
+    if (begin == PointState::not_yet || end == PointState::not_yet) return false;
+    if (begin == PointState::lost || end == PointState::lost) return true;
+    each.slice.begin = each.begin.time;
+    each.slice.end = std::max(each.begin.time, each.end.time);
+    known.push_back(each.slice);
+    return true;
+  });
+  try {
+    const std::lock_guard lock{r.mutex};
+    for (const TraceSlice& slice : known) add(r, slice);
+    r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()}, std::move_iterator{all.end()});
+    r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
+  } catch (const std::bad_alloc&) {  // these intervals are lost
+  }
+} catch (const std::bad_alloc&) {  // the intervals stay
+}
+
+/// Forgets an operation that has begun.
+void drop_open(Recording& r, const HookEvent& event) noexcept {
+  const std::lock_guard lock{r.mutex};
+  r.open.erase(key_of(event));
+}
+
+void collect(const Operation& operation) noexcept {
+  if (!is_for_hooks(operation)) return;
+  const HookEvent event = hook_event(operation);
+  const bool is_of_stream = is_interval_of_stream(event.kind);
+  const bool is_before = event.phase == HookPhase::before;
+  const double called = trace_now();
+  note_stream(event);
+  TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
+  const double now = is_before ? trace_now() : called;  // the trace's own time does not count
+  bool to_look = false;
+  try {
+    Recording& r = recording();
+    const std::lock_guard lock{r.mutex};
+    name_row(r, thread_row(), "");
+    if (event.stream != 0 && event.device >= 0) name_row(r, {event.device, event.stream}, event.stream_name);
+    if (is_before)
+      begin_operation(r, event, now, point);
+    else if (is_of_stream || r.open.contains(key_of(event)))
+      end_operation(r, event, now, point);
+    else
+      add(r, slice_of(r, event, now));
+    to_look = is_of_stream && r.pending.size() >= r.until_look;
+  } catch (const std::bad_alloc&) {  // this event is lost
+    if (!is_before) drop_open(recording(), event);
+  }
+  if (to_look) look_at_pending();
+}
+
+/// Says once that the file cannot be written.
+bool complain(Recording& r) noexcept {
+  if (!std::exchange(r.has_complained, true)) {
+    const std::string& file = r.file;
+    std::fprintf(stderr, "runnel: the trace cannot be written to %s\n", file.c_str());
+  }
+  return false;
+}
+
+bool write_now(bool last) noexcept try {
+  look_at_pending();
+  fetch_activities(last);
+  Recording& r = recording();
+  const std::lock_guard lock{r.mutex};
+  move_activities(r.contents, most_slices);
+  const std::size_t complete = r.contents.slices.size();
+  for (const Interval& each : r.pending) {  // what runs on has no end yet, and its begin may not be known
+    TraceSlice slice = each.slice;
+    slice.end = -1;
+    r.contents.slices.push_back(slice);
+  }
+  const bool is_written = write_trace(r.file, r.contents);
+  r.contents.slices.resize(complete);
+  return is_written || complain(r);
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+bool start_trace(const char* file) {
+  Recording& r = recording();
+  const std::lock_guard starting{r.starting};
+  if (has_observers(observer_trace)) return true;
+  {
+    const std::lock_guard lock{r.mutex};
+    r.file = trace_file_name(file);
+    if (!can_write(r.file)) return complain(r);
+  }
+  static_cast<void>(trace_now());
+  start_activities();
+  if (!std::exchange(r.is_exit_watched, true)) call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); });
+  set_observer(observer_trace, true);
+  return true;
+}
+
+/// Not in a program with more rights than its caller, who names the file.
+[[nodiscard]] bool is_trace_demanded() noexcept try {
+  const char* const file = secure_getenv("RUNNEL_TRACE");
+  return file != nullptr && *file != '\0' && start_trace(file);
+} catch (const std::bad_alloc&) {
+  std::fputs("runnel: there was no memory to start the trace\n", stderr);
+  return false;
+}
+
+/// A range is no part of another operation.
+[[nodiscard]] Operation about_range(const StreamCall& call, const char* name, std::uint64_t number, HookPhase phase) noexcept {
+  Operation range = call.about(OperationKind::range);
+  range.name = name;
+  range.number = number;
+  range.phase = phase;
+  return range;
+}
+
+}  // namespace
+
+extern const Observer trace_observer;
+constinit const Observer trace_observer{observer_trace, is_trace_demanded, collect};
+
+}  // namespace detail
+
+bool Trace::is_on() noexcept { return detail::has_observers(detail::observer_trace); }
+
+bool Trace::start(const char* file) {
+  detail::enter("start the trace");
+  return detail::start_trace(file);
+}
+
+bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::write_now(false); }
+
+void TraceRange::begin() {
+  if (name_ == nullptr) name_ = "";
+  const detail::StreamCall call{stream_, "begin a range of the trace"};
+  number_ = detail::next_operation_number();
+  detail::deliver(detail::about_range(call, name_, number_, HookPhase::before));
+}
+
+void TraceRange::end() noexcept try {
+  const detail::StreamCall call{stream_, "end a range of the trace"};
+  detail::deliver(detail::about_range(call, name_, number_, HookPhase::after));
+} catch (...) {  // the stream has ended: the range has no end
+}
+
+}  // namespace runnel::inline RUNNEL_ABI

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/trace_activities.hpp"
+
+#include "base/immortal.hpp"
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "device/own_calls.hpp"
+#include "device/scoped_device.hpp"
+#include "observe/trace_times.hpp"
+
+#include <cxxabi.h>
+#include <runnel/detail/backend.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+constexpr std::size_t most_kept = std::size_t{1} << 20;
+
+struct Work {
+  backend::Activity activity;  // its name is one of `names`, or null
+  double begin;                // microseconds, as in the trace
+  double end;
+};
+
+struct Activities {
+  sync::Atomic<bool> are_collected{false};
+  sync::Mutex starting;
+  bool was_started = false;
+  std::string source;  // which library times the work, or why none does
+  sync::Mutex mutex;   // guards the rest; no runtime call is made while it is held
+  std::vector<Work> all;
+  std::size_t lost = 0;
+  std::map<std::string, std::string, std::less<>> names;           // of kernels: as the linker spells them, and as people do
+  std::map<std::pair<int, std::uint32_t>, std::uint64_t> streams;  // device and number there: the stream's id
+  std::set<std::uint64_t> known;                                   // ids of streams whose number is known
+};
+Activities& activities() { return immortal<Activities>(); }
+
+// Requires, for the following two functions: the mutex is held. @throws std::bad_alloc
+
+[[nodiscard]] const char* readable_name(Activities& a, const char* name) {
+  if (const auto found = a.names.find(std::string_view{name}); found != a.names.end()) return found->second.c_str();
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text{abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free};
+  return a.names.emplace(name, text != nullptr ? text.get() : name).first->second.c_str();
+}
+
+void keep(Activities& a, const backend::Activity& activity, double offset) {
+  if (a.all.size() >= most_kept) {
+    ++a.lost;
+    return;
+  }
+  const auto time = [&](std::uint64_t nanoseconds) { return static_cast<double>(static_cast<std::int64_t>(nanoseconds)) / 1000 - offset; };
+  a.all.push_back({activity, 0, 0});
+  Work& work = a.all.back();
+  work.activity.name = nullptr;
+  if (activity.name != nullptr) work.activity.name = readable_name(a, activity.name);
+  work.begin = time(activity.begin);
+  work.end = time(activity.end);
+}
+
+/// What the profiling library's clock is ahead of the trace's, in microseconds: the closest of some readings. It is read anew for each
+/// delivery, because that clock may be the time of day, which can be set.
+[[nodiscard]] bool read_clocks(double& ahead) noexcept {
+  double closest = 1e9;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    std::uint64_t there = 0;
+    const double before = trace_now();
+    if (!backend::activity_time(there)) return false;
+    const double apart = trace_now() - before;
+    if (apart >= closest) continue;
+    closest = apart;
+    ahead = static_cast<double>(there) / 1000 - (before + apart / 2);
+  }
+  return true;
+}
+
+/// The sink.
+void take_activities(const backend::Activity* list, std::size_t count, std::size_t lost) noexcept {
+  if (is_forked_child()) return;
+  double ahead = 0;
+  const bool has_clock = read_clocks(ahead);
+  Activities& a = activities();
+  const std::lock_guard lock{a.mutex};
+  std::size_t taken = 0;
+  try {
+    for (; has_clock && taken < count; ++taken) keep(a, list[taken], ahead);
+  } catch (const std::bad_alloc&) {  // the others are lost
+  }
+  a.lost += lost + (count - taken);
+}
+
+[[nodiscard]] const char* name_of(const Work& work) noexcept {
+  if (work.activity.kind == backend::ActivityKind::kernel) return work.activity.name != nullptr ? work.activity.name : "kernel";
+  return work.activity.kind == backend::ActivityKind::copy ? "copy" : "fill";
+}
+
+[[nodiscard]] const char* category_of(const Work& work) noexcept {
+  constexpr const char* names[] = {"kernel on the device", "copy on the device", "fill on the device"};
+  return names[static_cast<std::size_t>(work.activity.kind)];
+}
+
+/// The row of the work, which has a name then. @throws std::bad_alloc
+[[nodiscard]] TraceRow row_of(const Activities& a, TraceContents& contents, const Work& work) {
+  const int device = work.activity.device;
+  const auto found = a.streams.find({device, work.activity.stream});
+  if (found == a.streams.end()) {
+    const TraceRow row{device, foreign_stream + work.activity.stream, true};
+    const auto [place, is_new] = contents.rows.try_emplace(row);
+    if (is_new) place->second = "another stream (" + std::to_string(work.activity.stream) + "), on the device";
+    return row;
+  }
+  const TraceRow row{device, found->second, true};
+  const auto stream = contents.rows.find({device, found->second, false});
+  contents.rows[row] = (stream != contents.rows.end() ? stream->second : "stream " + std::to_string(found->second)) + ", on the device";
+  return row;
+}
+
+}  // namespace
+
+void start_activities() noexcept try {
+  Activities& a = activities();
+  const std::lock_guard lock{a.starting};
+  if (std::exchange(a.was_started, true)) return;
+  const char* const setting = secure_getenv("RUNNEL_TRACE_CUPTI");
+  if (setting != nullptr && std::strcmp(setting, "0") == 0) {
+    a.source = "not timed: RUNNEL_TRACE_CUPTI=0";
+    return;
+  }
+  if (setting != nullptr && *setting != '\0' && std::strcmp(setting, "1") != 0)
+    std::fprintf(stderr, "runnel: RUNNEL_TRACE_CUPTI=%s is not understood, and does not count: write 0 or 1\n", setting);
+  char text[256] = "";
+  const bool is_on = backend::collect_activities(&take_activities, text, sizeof text);
+  if (*text != '\0') a.source = (is_on ? "timed by " : "not timed: ") + std::string{text};
+  a.are_collected.store(is_on, std::memory_order_release);
+} catch (const std::bad_alloc&) {  // the work is not collected, or collected without a word about it
+}
+
+void note_stream(const HookEvent& event) noexcept try {
+  Activities& a = activities();
+  if (!a.are_collected.load(std::memory_order_acquire)) return;
+  if (event.stream == 0 || event.device < 0 || event.kind == HookKind::stream_ended || event.kind == HookKind::host_function_run) return;
+  {
+    const std::lock_guard lock{a.mutex};
+    if (a.known.contains(event.stream)) return;
+  }
+  std::uint32_t number = 0;
+  if (!own_call(event.device, ScopedDevice::no_throw, [&] { return backend::activity_stream(event.native_stream, number); })) return;
+  const std::lock_guard lock{a.mutex};
+  a.streams[{event.device, number}] = event.stream;
+  a.known.insert(event.stream);
+} catch (const std::bad_alloc&) {  // the next operation may find memory
+}
+
+void fetch_activities(bool last) noexcept {
+  Activities& a = activities();
+  if (last ? a.are_collected.exchange(false, std::memory_order_acq_rel) : a.are_collected.load(std::memory_order_acquire))
+    backend::deliver_activities(last);
+}
+
+void move_activities(TraceContents& contents, std::size_t most_slices) {
+  Activities& a = activities();
+  {
+    const std::lock_guard lock{a.starting};
+    contents.device_work = a.source;
+  }
+  const std::lock_guard lock{a.mutex};
+  contents.dropped += std::exchange(a.lost, 0);
+  while (!a.all.empty()) {
+    const Work& work = a.all.back();
+    if (contents.slices.size() < most_slices)
+      contents.slices.push_back({.name = name_of(work),
+                                 .category = category_of(work),
+                                 .failed = false,
+                                 .row = row_of(a, contents, work),
+                                 .begin = work.begin,
+                                 .end = work.end,
+                                 .number = 0,
+                                 .stream = 0,
+                                 .other = 0,
+                                 .bytes = work.activity.bytes});
+    else
+      ++contents.dropped;
+    a.all.pop_back();
+  }
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/trace_times.hpp"
+
+#include "base/announce.hpp"
+#include "base/check.hpp"
+#include "base/immortal.hpp"
+#include "base/relaxed_capture.hpp"
+#include "base/sync.hpp"
+#include "device/device_table.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/event_node.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* tracing = "trace a stream";
+constexpr double longest_distance = 10e6;  // microseconds: a float of milliseconds is then good for one
+
+/// An event of a device whose time on the host's clock is known.
+struct DeviceClock {
+  enum class State : unsigned char { unused, works, broken } state = State::unused;
+  EventRef anchor{};
+  double time = 0;
+};
+/// In microseconds since the first call of trace_now().
+[[nodiscard]] double trace_time(sync::Clock::time_point time) noexcept {
+  static const sync::Clock::time_point start = time;
+  return std::chrono::duration<double, std::micro>{time - start}.count();
+}
+
+struct Clocks {
+  sync::Mutex mutex;
+  std::array<DeviceClock, max_devices> all{};
+};
+Clocks& clocks() { return immortal<Clocks>(); }
+
+void start_clock(DeviceClock& clock, int device) noexcept {
+  clock.state = DeviceClock::State::broken;
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  native::stream stream{};
+  if (!succeeded_or_forget(backend::stream_create(stream, false, 0))) return;
+  auto [anchor, time] = match_clocks(50us, [&] {
+    EventRef event = try_take_event(device, timed_event, tracing);
+    const bool happened = event && succeeded_or_forget(backend::event_record(event.get(), stream)) &&
+                          succeeded_or_forget(backend::event_synchronize(event.get()));
+    return happened ? std::move(event) : EventRef{};
+  });
+  succeeded_or_forget(backend::stream_destroy(stream));
+  if (!anchor) return;
+  clock = {DeviceClock::State::works, std::move(anchor), trace_time(time)};
+}
+
+[[nodiscard]] bool has_clock(int device) noexcept {
+  const std::lock_guard lock{clocks().mutex};
+  DeviceClock& clock = clocks().all[static_cast<std::size_t>(device)];
+  if (clock.state == DeviceClock::State::unused) start_clock(clock, device);
+  return clock.state == DeviceClock::State::works;
+}
+
+/// Takes the event. If it is far from the anchor, it becomes the anchor, so that later times stay exact.
+[[nodiscard]] PointState read_time(TracePoint& point) noexcept {
+  EventRef event = std::move(point.event);
+  float milliseconds = 0;
+  const std::lock_guard lock{clocks().mutex};
+  DeviceClock& clock = clocks().all[static_cast<std::size_t>(event->device)];
+  if (!succeeded_or_forget(backend::event_elapsed(milliseconds, clock.anchor.get(), event.get()))) return PointState::lost;
+  point.time = clock.time + 1000.0 * static_cast<double>(milliseconds);
+  if (point.time - clock.time > longest_distance) {
+    std::swap(clock.anchor, event);
+    clock.time = point.time;
+  }
+  return PointState::known;
+}
+
+}  // namespace
+
+double trace_now() noexcept { return trace_time(sync::Clock::now()); }
+
+TracePoint trace_point(const HookEvent& event) noexcept {
+  TracePoint point;
+  if (event.captured) return point;
+  const RelaxedCapture relaxed;
+  const sync::Unseen unseen;  // the user has not asked
+  const backend::status s = backend::stream_query(event.native_stream);
+  if (s == backend::ok) {
+    point.time = trace_now();
+    return point;
+  }
+  backend::forget_error(s);
+  if (!backend::is_not_ready(s) || !has_clock(event.device)) return point;
+  EventRef taken = try_take_event(event.device, timed_event, tracing);  // without one the interval is lost
+  if (taken && succeeded_or_forget(backend::event_record(taken.get(), event.native_stream))) point.event = std::move(taken);
+  return point;
+}
+
+PointState resolve(TracePoint& point) noexcept {
+  if (!point.event) return point.time >= 0 ? PointState::known : PointState::lost;
+  const sync::Unseen unseen;
+  const backend::status s = own_call([&] { return backend::event_query(point.event.get()); });
+  if (s == backend::ok) return read_time(point);
+  backend::forget_error(s);
+  if (backend::is_not_ready(s)) return PointState::not_yet;
+  return PointState::lost;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

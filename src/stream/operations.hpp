@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Operations on streams, for observers (base/operation.hpp).
+#pragma once
+
+#include "base/operation.hpp"
+#include "stream/capture.hpp"
+#include "stream/slots.hpp"
+
+#include <runnel/native.hpp>
+
+#include <cstdint>
+#include <exception>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+[[nodiscard]] inline OperationStream observed(const Slot& slot) noexcept { return {&slot, slot.id.load(std::memory_order_acquire)}; }
+
+/// An operation that a capture would take in. Asks the runtime. Requires: the stream's device is current if its handle needs that.
+[[nodiscard]] inline Operation about(const Slot& slot, OperationKind kind, const char* name) noexcept {
+  return {.kind = kind, .captured = capture_state(slot.handle) != CaptureState::none, .name = name, .stream = observed(slot)};
+}
+
+/// The stream is known from now on.
+inline void emit_made(const Slot& slot, const char* name) noexcept {
+  emit([&] { return Operation{.kind = OperationKind::stream_made, .name = name, .stream = observed(slot)}; });
+}
+inline void emit_ended(const Slot& slot, std::uint64_t id) noexcept {
+  emit([&] { return Operation{.kind = OperationKind::stream_ended, .name = "end a stream", .stream = {&slot, id}}; });
+}
+
+/// An exception that the stream with that id left when it ended, or that came later: nobody will be thrown it. It belongs to earlier work,
+/// so that it is no part of the present operation.
+inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exception) noexcept {
+  if (exception == nullptr) return;
+  emit([&] {
+    return Operation{.kind = OperationKind::lost_exception,
+                     .failed = true,
+                     .name = "run a function of a stream that has ended",
+                     .stream = {nullptr, id},
+                     .number = next_operation_number(),
+                     .exception = &exception};
+  });
+}
+
+///@{ The host knows that all operations of the stream are complete, or what the event marks.
+inline void emit_complete(const Slot& slot) noexcept {
+  emit([at = &slot] { return Operation{.kind = OperationKind::known_complete, .stream = observed(*at)}; });
+}
+inline void emit_complete(native::event event) noexcept {
+  emit([event] { return Operation{.kind = OperationKind::known_complete, .event = event}; });
+}
+///@}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

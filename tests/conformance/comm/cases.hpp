@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the cases of communicators share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
+#include <runnel/communicator.hpp>
+#include <runnel/runnel.hpp>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "../support.hpp"
+#include "engine.hpp"
+
+namespace comm {
+
+using conformance::code_of, conformance::Gate, conformance::patience, conformance::text_of;
+
+/// The processes but the first one print their failures only.
+class PrintFailures : public testing::EmptyTestEventListener {
+ public:
+  explicit PrintFailures(int rank) : rank_{rank} {}
+
+ private:
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (rank_ == 0 || !result.failed()) return;
+    std::fprintf(stderr, "process %d: %s:%d: %s\n", rank_, result.file_name() == nullptr ? "" : result.file_name(), result.line_number(),
+                 result.message());
+  }
+  int rank_;
+};
+
+inline void print_failures_only(int rank) {
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  if (rank != 0) delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new PrintFailures{rank});
+}
+
+/// A case begins with all processes at the same place.
+class Communicators : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (runnel::Device::count() == 0) GTEST_SKIP() << "no device: " << runnel::Device::why_no_device();
+    meet();
+  }
+  /// Elements of this process: `first`, `first + step`, ...
+  template <class T>
+  [[nodiscard]] static std::vector<T> numbers(std::size_t count, double first, double step = 1) {
+    std::vector<T> made(count);
+    const auto number = [](double value) {
+      if constexpr (requires { typename T::value_type; })
+        return T{static_cast<typename T::value_type>(value)};
+      else
+        return static_cast<T>(value);
+    };
+    for (std::size_t i = 0; i < count; ++i) made[i] = number(first + step * static_cast<double>(i));
+    return made;
+  }
+  template <class T>
+  [[nodiscard]] runnel::DeviceBuffer<T> on_device(const std::vector<T>& values) const {
+    runnel::DeviceBuffer<T> made{values.size(), stream};
+    copy(stream, made, values);
+    stream.synchronize();  // the caller's vector may be a temporary
+    return made;
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> on_host(const runnel::DeviceBuffer<T>& values) const {
+    std::vector<T> made(values.size());
+    copy(stream, made, values);
+    stream.synchronize();
+    return made;
+  }
+
+  const runnel::Communicator all = make();
+  const int rank = all.rank(), size = all.size();
+  const std::size_t n = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
+  const runnel::Stream stream;
+};
+
+}  // namespace comm

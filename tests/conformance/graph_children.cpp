@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs within graphs: a graph that is launched on a captured stream.
+#include <array>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using conformance::code_of;
+using conformance::Gate;
+using conformance::text_of;
+
+class GraphChildren : public conformance::Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped()) return;
+    stream.emplace();
+    side.emplace();
+    memory.emplace(count, *stream);
+    for (auto* buffer : {&source, &result}) buffer->emplace(count);
+    std::fill(source->begin(), source->end(), 1);
+    std::fill(result->begin(), result->end(), 0);
+    stream->synchronize();
+  }
+  void TearDown() override {
+    memory.reset();
+    for (auto* buffer : {&source, &result}) buffer->reset();
+    side.reset();
+    stream.reset();
+    Conformance::TearDown();
+  }
+  /// There and back.
+  [[nodiscard]] Graph copies() {
+    return capture(*stream, [&] {
+      copy(*stream, *memory, *source);
+      copy(*stream, *result, *memory);
+    });
+  }
+  void launch(const Graph& graph) {
+    graph.launch(*stream);
+    stream->synchronize();
+  }
+
+  static constexpr std::size_t count = 1000;
+  std::optional<Stream> stream, side;
+  std::optional<PinnedBuffer<unsigned char>> source, result;
+  std::optional<DeviceBuffer<unsigned char>> memory;
+};
+
+TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
+  const Graph inner = copies();
+  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  EXPECT_EQ(result->data()[0], 0) << "captured work ran";
+  EXPECT_EQ(outer.node_count(), 1U);
+  EXPECT_NE(outer.dot().find("graph\""), std::string::npos) << outer.dot();
+  for (const auto value : std::to_array<unsigned char>({3, 4})) {
+    std::fill(source->begin(), source->end(), value);
+    launch(outer);
+    EXPECT_EQ(result->data()[count - 1], value);
+  }
+  launch(inner);
+}
+
+TEST_F(GraphChildren, ItRunsAtItsPlace) {
+  std::vector<int> order;
+  const Graph inner = capture(*stream, [&] {
+    stream->launch_host_func([&] { order.push_back(2); });
+    stream->launch_host_func([&] { order.push_back(3); });
+  });
+  const Graph outer = capture(*stream, [&] {
+    stream->launch_host_func([&] { order.push_back(1); });
+    inner.launch(*stream);
+    stream->launch_host_func([&] { order.push_back(4); });
+    inner.launch(*stream);
+  });
+  launch(outer);
+  launch(outer);
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 2, 3, 1, 2, 3, 4, 2, 3}));
+}
+
+TEST_F(GraphChildren, BranchesWithinItForkAndJoin) {
+  std::atomic<int> left{0}, right{0};
+  int sum = 0, before = 0;
+  const Graph inner = capture(*stream, [&] {
+    side->wait_stream(*stream);
+    stream->launch_host_func([&] { left = before; });
+    side->launch_host_func([&] { right = before; });
+    stream->wait_stream(*side);
+  });
+  const Graph outer = capture(*stream, [&] {
+    stream->launch_host_func([&] { ++before; });
+    inner.launch(*stream);
+    stream->launch_host_func([&] { sum += left + right; });
+    inner.launch(*stream);
+  });
+  for (int i = 0; i < 20; ++i) outer.launch(*stream);
+  stream->synchronize();
+  EXPECT_EQ(sum, 2 * 20 * 21 / 2);
+}
+
+TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesIt) {
+  std::atomic<int> runs{0};
+  int seen = 0;
+  const Graph inner = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
+  const Graph outer = capture(*stream, [&] {
+    side->wait_stream(*stream);
+    inner.launch(*side);
+    inner.launch(*stream);
+    stream->wait_stream(*side);
+    stream->launch_host_func([&] { seen = runs; });
+  });
+  launch(outer);
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_F(GraphChildren, GraphsNestDeeper) {
+  int runs = 0;
+  Graph graph = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
+  for (int depth = 0; depth < 3; ++depth) {
+    Graph outer = capture(*stream, [&] {
+      graph.launch(*stream);
+      graph.launch(*stream);
+    });
+    graph = std::move(outer);  // the inner graph is dropped
+  }
+  launch(graph);
+  EXPECT_EQ(runs, 8);
+  launch(graph);
+  EXPECT_EQ(runs, 16);
+}
+
+TEST_F(GraphChildren, TheInnerGraphMayBeDropped) {
+  const auto owned = std::make_shared<int>(0);
+  auto held = owned;
+  std::optional<Graph> inner = capture(*stream, [&] {
+    keep(*stream, std::vector<std::shared_ptr<int>>{owned});
+    stream->launch_host_func([kept = std::move(held)] { ++*kept; });
+  });
+  std::optional<Graph> outer = capture(*stream, [&] { inner->launch(*stream); });
+  inner.reset();
+  EXPECT_EQ(owned.use_count(), 3);
+  launch(*outer);
+  launch(*outer);
+  EXPECT_EQ(*owned, 2);
+  outer->launch(*stream);
+  outer.reset();
+  stream->synchronize();
+  EXPECT_EQ(*owned, 3);
+  EXPECT_EQ(owned.use_count(), 1);
+}
+
+TEST_F(GraphChildren, ItIsTakenAsItIsAtThatTime) {
+  int seen = 0;
+  GraphNode copied, called;
+  Graph inner = capture(*stream, [&] {
+    copy(*stream, *memory, *source);
+    copied = last_node(*stream);
+    copy(*stream, *result, *memory);
+    stream->launch_host_func([&] { seen = 1; });
+    called = last_node(*stream);
+  });
+  PinnedBuffer<unsigned char> other(count);
+  std::fill(other.begin(), other.end(), 7);
+  inner.update(*stream, copied, [&] { copy(*stream, *memory, other); });
+  inner.update(*stream, called, [&] { stream->launch_host_func([&] { seen = 2; }); });
+  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  inner.update(*stream, copied, [&] { copy(*stream, *memory, *source); });
+  inner.update(*stream, called, [&] { stream->launch_host_func([&] { seen = 3; }); });
+  launch(outer);
+  EXPECT_EQ(result->data()[0], 7);
+  EXPECT_EQ(seen, 2);
+  launch(inner);
+  EXPECT_EQ(result->data()[0], 1);
+  EXPECT_EQ(seen, 3);
+}
+
+TEST_F(GraphChildren, AnExceptionArrivesAtTheStreamOfTheOuterLaunch) {
+  const Graph inner = capture(*stream, [&] { stream->launch_host_func([] { throw 7; }); });
+  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  outer.launch(*side);
+  EXPECT_THROW(side->synchronize(), int);
+  stream->synchronize();
+}
+
+TEST_F(GraphChildren, EventsWithinItAreRecordedAndWaitedFor) {
+  Event recorded{EventOptions{.external = true}}, awaited{EventOptions{.external = true}};
+  const Graph inner = capture(*stream, [&] {
+    stream->wait_event(awaited);
+    copy(*stream, *result, *source);
+    recorded.record(*stream);
+  });
+  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  for (int i = 0; i < 2; ++i) {
+    Gate gate;
+    gate.close_on(*side);
+    awaited.record(*side);
+    outer.launch(*stream);
+    EXPECT_FALSE(recorded.query());
+    gate.open();
+    recorded.synchronize();
+    EXPECT_EQ(result->data()[0], 1);
+  }
+  stream->synchronize();
+  side->synchronize();
+}
+
+TEST_F(GraphChildren, AnUpdateGivesItNewWork) {
+  int seen = 0;
+  const Graph one = capture(*stream, [&] { stream->launch_host_func([&] { seen = 1; }); });
+  const Graph two = capture(*stream, [&] { stream->launch_host_func([&] { seen = 2; }); });
+  Graph outer = capture(*stream, [&] { one.launch(*stream); });
+  static_cast<void>(outer.update(*stream, [&] { two.launch(*stream); }));
+  launch(outer);
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_F(GraphChildren, AnEmptyGraphIsANodeToo) {
+  const Graph inner = capture(*stream, [] {});
+  const Graph outer = capture(*stream, [&] {
+    copy(*stream, *result, *source);
+    inner.launch(*stream);
+  });
+  launch(outer);
+  EXPECT_EQ(result->data()[0], 1);
+}
+
+TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
+  GraphNode node;
+  Graph switched = capture(*stream, [&] {
+    stream->launch_host_func([] {});
+    node = last_node(*stream);
+  });
+  switched.set_enabled(node, false);
+  std::optional<Graph> allocates;
+  try {
+    allocates = capture(*stream, [&] { const DeviceBuffer<unsigned char> inside(count, *stream); });
+  } catch (const Error& error) {  // older runtimes cannot capture allocations
+    EXPECT_EQ(error.code(), errc::capture);
+  }
+  begin_capture(*stream);
+  EXPECT_EQ(code_of([&] { switched.launch(*stream); }), errc::not_supported);
+  EXPECT_NE(text_of([&] { switched.launch(*stream); }).find("disabled"), std::string::npos);
+  if (allocates) {
+    EXPECT_EQ(code_of([&] { allocates->launch(*stream); }), errc::not_supported);
+  }
+  copy(*stream, *result, *source);
+  const Graph graph = end_capture(*stream);
+  EXPECT_EQ(graph.node_count(), 1U);
+  launch(graph);
+  EXPECT_EQ(result->data()[0], 1) << "the refusals have left the capture as it was";
+}
+
+TEST_F(GraphChildren, InnerAndOuterAreLaunchedAtOnce) {
+  std::atomic<int> runs{0};
+  const Graph inner = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
+  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  conformance::on_threads(2, [&](int i) {
+    for (int n = 0; n < 50; ++n) (i == 0 ? inner : outer).launch(i == 0 ? *stream : *side);
+  });
+  stream->synchronize();
+  side->synchronize();
+  EXPECT_EQ(runs, 100);
+}
+
+}  // namespace

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the test cases share. The cases are compiled once for each execution space, which RUNNEL_TEST_SPACE names. Kernels are functors,
+/// because nvcc does not accept KOKKOS_LAMBDA inside a test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <runnel/kokkos.hpp>
+#include <runnel/runnel.hpp>
+#include <vector>
+
+#include "../support.hpp"
+#include "spin.hpp"
+
+namespace kokkos_tests {
+using namespace runnel;
+using conformance::code_of;
+using conformance::Gate;
+using conformance::nothing_thrown;
+
+using Space = RUNNEL_TEST_SPACE;
+using Policy = Kokkos::RangePolicy<Space>;
+/// A view in the memory of the execution space.
+template <class T>
+using Data = Kokkos::View<T, typename Space::memory_space>;
+/// A view in pageable host memory.
+template <class T, class Layout = Kokkos::LayoutRight>
+using Host = Kokkos::View<T, Layout, Kokkos::HostSpace>;
+
+/// x[i] = a * x[i] + b
+struct Affine {
+  Data<int*> x;
+  int a, b;
+  KOKKOS_FUNCTION void operator()(int i) const { x(i) = a * x(i) + b; }
+};
+inline void enqueue_affine(StreamRef stream, const Data<int*>& x, int a, int b) {
+  kokkos::launch<Space>(stream, [=](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, x.extent_int(0)), Affine{x, a, b}); });
+}
+
+/// Sets flags[1], then runs until flags[0] is set.
+struct Hold {
+  int* flags;
+  KOKKOS_FUNCTION void operator()(int) const {
+    // Volatile accesses are visible between host and device. Kokkos' atomics are for threads of the device only.
+    KOKKOS_IF_ON_HOST((Kokkos::atomic_store(&flags[1], 1); while (Kokkos::atomic_load(&flags[0]) == 0){}))
+    KOKKOS_IF_ON_DEVICE((volatile int* const seen = flags; seen[1] = 1; while (seen[0] == 0){}))
+  }
+};
+/// Blocks streams inside a kernel.
+class KernelGate {
+ public:
+  KernelGate() { flags_[0] = flags_[1] = 0; }
+  KernelGate(const KernelGate&) = delete;
+  KernelGate& operator=(const KernelGate&) = delete;
+  ~KernelGate() { open(); }
+  void close_on(StreamRef stream) {
+    kokkos::launch<Space>(stream,
+                          [at = flags_.device_pointer()](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), Hold{at}); });
+    flags_.record_stream(stream);
+  }
+  void open() { Kokkos::atomic_store(&flags_[0], 1); }
+  /// Waits until a kernel has reached the gate.
+  [[nodiscard]] bool reached() {
+    return conformance::eventually([&] { return Kokkos::atomic_load(&flags_[1]) == 1; });
+  }
+
+ private:
+  PinnedBuffer<int> flags_{2};
+};
+
+inline void enqueue_spin(StreamRef stream, std::chrono::milliseconds time) {
+  const long long nanoseconds = std::chrono::nanoseconds{time}.count();
+  kokkos::launch<Space>(stream, [=](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), Spin{nanoseconds}); });
+}
+
+/// Copies all elements to the host and waits for the stream.
+inline std::vector<int> values(StreamRef stream, const Data<int*>& x) {
+  std::vector<int> all(x.extent(0));
+  const Host<int*> host("values", x.extent(0));
+  kokkos::copy_async(stream, host, x);
+  stream.synchronize();
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = host(i);
+  return all;
+}
+
+[[nodiscard]] inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace kokkos_tests

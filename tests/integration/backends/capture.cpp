@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stream captures, which the tests begin with the runtime's own functions: what works during a capture, what is refused, and which
+// refusals end the capture.
+#include <runnel/runnel.hpp>
+
+#ifdef RUNNEL_BACKEND_CUDA
+#include <cuda_runtime_api.h>
+#define API(name) cuda##name
+#else
+#include <hip/hip_runtime_api.h>
+#define API(name) hip##name
+#endif
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "../../conformance/support.hpp"
+#include "../../support/standin/inspect.hpp"
+
+namespace {
+using namespace runnel;
+using conformance::code_of;
+
+/// Looked up by name, because a stand-in has the vendor's symbol versions only for functions that the library itself imports.
+#define TEXT_OF(name) #name
+#define NAME_OF(name) TEXT_OF(name)
+#define CALL(name) reinterpret_cast<decltype(&API(name))>(dlsym(RTLD_DEFAULT, NAME_OF(API(name))))
+
+using Mode = API(StreamCaptureMode);
+constexpr Mode strict_modes[] = {API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)};
+
+class Capture : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count() == 0) GTEST_SKIP() << Device::why_no_device();
+    stream_.emplace();
+  }
+  void TearDown() override {
+    if (stream_) {
+      EXPECT_FALSE(stream_->is_capturing());
+    }
+    EXPECT_EQ(API(GetLastError)(), API(Success));
+  }
+  [[nodiscard]] const Stream& stream() const { return *stream_; }
+  void begin(Mode mode = API(StreamCaptureModeThreadLocal)) const {
+    ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), mode), API(Success));
+  }
+  /// Ends the capture and expects that it is valid. Returns the number of captured operations.
+  std::size_t end() const { return end(stream()); }
+  static std::size_t end(StreamRef captured) {
+    EXPECT_TRUE(captured.is_capturing());
+    API(Graph_t) graph{};
+    EXPECT_EQ(CALL(StreamEndCapture)(captured.native(), &graph), API(Success));
+    std::size_t count = 0;
+    if (graph == nullptr) return count;
+    EXPECT_EQ(CALL(GraphGetNodes)(graph, nullptr, &count), API(Success));
+    EXPECT_EQ(CALL(GraphDestroy)(graph), API(Success));
+    EXPECT_FALSE(captured.is_capturing());
+    return count;
+  }
+  void expect_broken() const {
+    API(Graph_t) graph{};
+    EXPECT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(ErrorStreamCaptureInvalidated));
+    EXPECT_EQ(API(GetLastError)(), API(ErrorStreamCaptureInvalidated));
+    EXPECT_FALSE(stream().is_capturing());
+  }
+
+ private:
+  std::optional<Stream> stream_;
+};
+
+TEST_F(Capture, IsCapturingIsTrueDuringACaptureOnly) {
+  EXPECT_FALSE(stream().is_capturing());
+  begin();
+  EXPECT_TRUE(stream().is_capturing());
+  end();
+}
+
+TEST_F(Capture, AStreamThatWaitsForACapturedOneJoinsTheCapture) {
+  const Stream other;
+  begin();
+  other.wait_stream(stream());
+  EXPECT_TRUE(other.is_capturing());
+  Event event;
+  other.record_event(event);
+  stream().wait_event(event);
+  end();
+  EXPECT_FALSE(other.is_capturing());
+  other.synchronize();
+  other.record_event(event);  // the same event, outside of the capture
+  event.synchronize();
+}
+
+TEST_F(Capture, WaitingForACapturedStreamIsRefusedAndKeepsTheCapture) {
+  using namespace std::chrono_literals;
+  begin();
+  EXPECT_EQ(code_of([&] {
+              stream().synchronize();
+              return 0;
+            }),
+            errc::capture);
+  EXPECT_EQ(code_of([&] { return stream().synchronize_for(1ms); }), errc::capture);
+  end();
+  stream().synchronize();
+}
+
+TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  const Stream outside;
+  DeviceBuffer<unsigned char> there{size, outside};
+  PinnedBuffer<unsigned char> pinned{size}, other{size};
+  std::memset(pinned.data(), 1, size);
+  fill_bytes(outside, there.data(), 0, size);
+  outside.synchronize();
+  const std::vector<unsigned char> pageable(size);
+  const CopyOperation direct = copy_operation(there, pinned);
+  for (const CopyOperation& refused : {copy_operation(there, pageable), copy_operation(other, pinned)}) {
+    begin();
+    EXPECT_EQ(code_of([&] { return copy_batch(stream(), std::vector{direct, refused}); }), errc::capture);
+    EXPECT_EQ(copy_batch(stream(), std::vector{direct}).direct, 1U);
+    EXPECT_EQ(end(), 1U);
+  }
+}
+
+TEST_F(Capture, OfABlockingStreamSurvivesCopiesOnAnotherBlockingStream) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  const Stream captured{StreamOptions{.blocking = true}}, other{StreamOptions{.blocking = true}};
+  DeviceBuffer<unsigned char> there{size, other};
+  const std::vector<unsigned char> source(size, 7);
+  std::vector<unsigned char> back(size);
+  other.synchronize();
+  for (const Mode mode : strict_modes) {
+    ASSERT_EQ(CALL(StreamBeginCapture)(captured.native(), mode), API(Success));
+    for (const std::size_t bytes : {std::size_t{1000}, std::size_t{100'000}, size}) {
+      copy_bytes(other, there.data(), source.data(), bytes);
+      copy_bytes(other, back.data(), there.data(), bytes);
+    }
+    end(captured);
+    other.synchronize();
+    EXPECT_TRUE(back == source);
+  }
+}
+
+TEST_F(Capture, HostFunctionsAreRefused) {
+  begin();
+  bool ran = false;
+  EXPECT_EQ(code_of([&] {
+              stream().launch_host_func([&] { ran = true; });
+              return 0;
+            }),
+            errc::capture);
+  end();
+  stream().synchronize();
+  EXPECT_FALSE(ran);
+  stream().launch_host_func([&] { ran = true; });
+  stream().synchronize();
+  EXPECT_TRUE(ran);
+}
+
+TEST_F(Capture, PinnedCopiesAreCapturedAndLargePageableCopiesAreRefused) {
+  constexpr std::size_t size = std::size_t{1} << 20;
+  DeviceBuffer<unsigned char> there{size, stream()};
+  std::vector<unsigned char> ordinary(size, 1);
+  PinnedBuffer<unsigned char> pinned{size};
+  std::memset(pinned.data(), 2, size);
+  fill(stream(), there, 9);
+  stream().synchronize();
+  begin();
+  EXPECT_EQ(copy(stream(), there, pinned), CopyResult::direct);
+  EXPECT_EQ(code_of([&] { return copy(stream(), there, ordinary); }), errc::capture);
+  EXPECT_EQ(code_of([&] { return copy(stream(), ordinary, there); }), errc::capture);
+  EXPECT_EQ(copy(stream(), pinned, there), CopyResult::direct);
+  end();
+  EXPECT_EQ(pinned[0], 2);
+  copy(stream(), ordinary, there);  // the captured operations have not run
+  stream().synchronize();
+  EXPECT_EQ(ordinary[size - 1], 9);
+}
+
+// Asking whether the stream is captured would make a query too slow. So the runtime refuses it, which ends the capture, and the library
+// reports errc::capture.
+TEST_F(Capture, QueriesAreRefusedAndKeepTheCapture) {
+  begin();
+  EXPECT_TRUE(stream().is_capturing());  // from now on the library asks before it queries
+  EXPECT_EQ(code_of([&] { return stream().query(); }), errc::capture);
+  EXPECT_EQ(end(), 0U);
+}
+
+TEST_F(Capture, SmallPageableCopiesAreRefusedAndKeepTheCapture) {
+  for (const std::size_t size : {std::size_t{10}, std::size_t{100'000}}) {
+    DeviceBuffer<unsigned char> there{size, stream()};
+    PinnedBuffer<unsigned char> pinned{size};
+    std::vector<unsigned char> source(size, 5);
+    fill(stream(), there, 9);
+    stream().synchronize();
+    begin();
+    EXPECT_EQ(code_of([&] { return copy(stream(), there, source); }), errc::capture);
+    EXPECT_EQ(code_of([&] { return copy(stream(), source, there); }), errc::capture);
+    EXPECT_EQ(code_of([&] { fill(stream(), source, 1); }), errc::capture);
+    EXPECT_EQ(copy(stream(), pinned, there), CopyResult::direct);
+    end();
+    EXPECT_EQ(source[size - 1], 5);
+    copy(stream(), there, source);
+    copy(stream(), pinned, there);
+    stream().synchronize();
+    EXPECT_EQ(pinned[size - 1], 5);
+  }
+}
+
+// The cases after this one show that the library avoids this refusal. Without the refusal they would show nothing.
+TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
+  const auto allocate = reinterpret_cast<API(Error_t) (*)(void**, std::size_t)>(dlsym(RTLD_DEFAULT, NAME_OF(API(Malloc))));
+  void* memory = nullptr;
+  for (const Mode mode : strict_modes) {
+    begin(mode);
+    EXPECT_EQ(allocate(&memory, 100), API(ErrorStreamCaptureUnsupported));
+    expect_broken();
+  }
+  begin(API(StreamCaptureModeRelaxed));
+  EXPECT_EQ(allocate(&memory, 100), API(Success));
+  end();
+  EXPECT_EQ(CALL(Free)(memory), API(Success));
+}
+
+TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
+  constexpr std::size_t size = std::size_t{3} << 20;
+  DeviceBuffer<unsigned char> there{size, stream()};
+  for (const Mode mode : strict_modes) {
+    PinnedPool::trim();
+    const std::size_t before = PinnedPool::statistics().cached_blocks;
+    { const PinnedBuffer<unsigned char> cached{size}; }
+    stream().synchronize();
+    begin(mode);
+    const void* first = nullptr;
+    {
+      const PinnedBuffer<unsigned char> block{size};
+      first = block.data();
+      copy(stream(), there, block);
+    }
+    {
+      const PinnedBuffer<unsigned char> another{size};  // the pool looks for an idle block
+      EXPECT_NE(another.data(), first) << "the pool handed out a block that the capture may still use";
+    }
+    PinnedPool::trim();
+    end();
+    stream().synchronize();
+    PinnedPool::trim();  // records an event, now that the capture is over
+    stream().synchronize();
+    PinnedPool::trim();
+    EXPECT_EQ(PinnedPool::statistics().cached_blocks, before) << "the pool keeps a block although the capture is over";
+  }
+}
+
+TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
+  constexpr std::size_t size = std::size_t{7} << 20;
+  std::vector<unsigned char> ordinary(size);
+  for (const Mode mode : strict_modes) {
+    PinnedPool::trim();
+    const Stream other;
+    DeviceBuffer<unsigned char> there{size, other};
+    std::optional<DeviceBuffer<unsigned char>> plain;
+    copy(other, there, ordinary);  // makes a staging ring, which Staging::trim() frees below
+    other.synchronize();
+    begin(mode);
+    {
+      const PinnedBuffer<unsigned char> fresh{size};
+      copy(other, there, fresh);
+    }
+    {
+      const PinnedBuffer<unsigned char> after{size};  // queries whether the other stream still uses the first block
+      for (int i = 0; i < 20; ++i) {                  // queries the same for destroyed streams
+        const Stream brief;
+        after.record_stream(brief);
+      }
+    }
+    { const HostRegistration pin{ordinary}; }
+    { const ManagedBuffer<int> managed{100}; }
+    if (!other.device().has_memory_pools()) plain.emplace(size, other);
+    PinnedPool::trim();
+    Staging::trim();
+    end();
+    other.synchronize();
+  }
+}
+
+TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
+  constexpr std::size_t size = std::size_t{6} << 20;
+  const Stream other;
+  const std::vector<unsigned char> ordinary(size, 4);
+  std::vector<unsigned char> result(size), small_result(size);
+  DeviceBuffer<unsigned char> there{size, other}, small_there{size, other};
+  copy(other, there, ordinary);
+  other.synchronize();
+  std::vector<Stream> idle_streams;
+  begin(API(StreamCaptureModeGlobal));
+  std::error_code thrown;
+  std::thread{[&] {
+    thrown = code_of([&] {
+      Staging::trim();
+      EXPECT_EQ(copy(other, there, ordinary), CopyResult::staged);  // has to make a staging ring
+      {
+        const PinnedBuffer<unsigned char> block{size};
+        copy(other, result, there);
+        copy(other, there, block);
+      }
+      { const PinnedBuffer<unsigned char> another{size}; }
+      PinnedPool::trim();
+      for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {  // small copies on idle streams
+        const Stream& idle = idle_streams.emplace_back();
+        copy_bytes(idle, small_there.data() + few, ordinary.data(), few);
+        copy_bytes(idle, small_result.data() + few, small_there.data() + few, few);
+      }
+      return 0;
+    });
+  }}.join();
+  EXPECT_EQ(thrown, std::error_code{});
+  end();
+  // On a busy machine a small copy is staged instead, and then still needs the memory.
+  for (const Stream& idle : idle_streams) idle.synchronize();
+  other.synchronize();
+  EXPECT_EQ(result, ordinary);
+  for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10})
+    EXPECT_EQ(std::memcmp(small_result.data() + few, ordinary.data(), few), 0);
+}
+
+/// How much memory is allocated in stream order: in bytes, or on a stand-in in blocks.
+std::size_t device_memory_in_use() {
+  if (const auto inspect = reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"))) {
+    StandinView view{};
+    inspect(&view);
+    return view.device_blocks;
+  }
+  API(MemPool_t) pool{};
+  EXPECT_EQ(CALL(DeviceGetDefaultMemPool)(&pool, 0), API(Success));
+  std::uint64_t bytes = 0;
+  EXPECT_EQ(CALL(MemPoolGetAttribute)(pool, API(MemPoolAttrUsedMemCurrent), &bytes), API(Success));
+  return bytes;
+}
+
+// This works once the library has seen a capture. Before that, the runtime refuses it.
+TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
+  if (!stream().device().has_memory_pools()) GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
+  const Stream other;
+  other.device().synchronize();
+  const std::size_t before = device_memory_in_use();
+  const auto make = [&] { return std::make_unique<DeviceBuffer<unsigned char>>(std::size_t{1} << 20, other); };
+  auto block = make();
+  other.synchronize();
+  EXPECT_GT(device_memory_in_use(), before);
+  for (const Mode mode : strict_modes) {
+    begin(mode);
+    EXPECT_TRUE(stream().is_capturing());
+    block.reset();
+    block = make();
+    block.reset();
+    end();
+    other.synchronize();
+    EXPECT_EQ(device_memory_in_use(), before);
+  }
+}
+
+TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
+  constexpr std::size_t size = std::size_t{2} << 20;
+  for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)}) {
+    Mode swapped = mode;
+    ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&swapped), API(Success));
+    PinnedPool::trim();
+    { const PinnedBuffer<unsigned char> fresh{size}; }
+    PinnedPool::trim();
+    EXPECT_EQ(code_of([] { return PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size(); }), errc::out_of_memory);
+    Mode found = API(StreamCaptureModeGlobal);
+    ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&found), API(Success));
+    EXPECT_EQ(found, mode);
+  }
+}
+
+TEST_F(Capture, AStreamDestroyedDuringACaptureIsNotQueriedLater) {
+  constexpr std::size_t size = std::size_t{5} << 20;
+  { const PinnedBuffer<unsigned char> cached{size}; }
+  DeviceBuffer<unsigned char> there{size, stream()};
+  stream().synchronize();
+  begin();
+  {
+    PinnedBuffer<unsigned char> block{size};
+    Stream other;
+    other.wait_stream(stream());
+    copy(other, there, block);
+    stream().wait_stream(other);
+  }
+  PinnedPool::trim();
+  EXPECT_TRUE(stream().is_capturing());
+  end();
+}
+
+}  // namespace

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "../../support/gate.hpp"
+
+#include "checker.hpp"
+
+namespace sweep {
+
+/// Blocks a stream until the scenario opens it.
+class Gate : public test_support::Gate {
+ public:
+  Gate() : test_support::Gate{patience} {}
+  bool close_on(Checker& c, runnel::StreamRef stream) {
+    return c.attempt("close a gate", [&] { close_on(stream); });
+  }
+  /// Within an attempt.
+  void close_on(runnel::StreamRef stream) {
+    stream.launch_host_func([wait = blocking_function(), alive = Callable{}] { wait(); });
+  }
+};
+
+}  // namespace sweep

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The calls that begin, end and describe captures.
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "calls.hpp"
+#include "settings.hpp"
+
+using namespace standin;
+
+namespace {
+
+vendor::CaptureStatus status_of(const Stream& stream) {
+  return !stream.capturing()      ? API(StreamCaptureStatusNone)
+         : stream.capture->broken ? API(StreamCaptureStatusInvalidated)
+                                  : API(StreamCaptureStatusActive);
+}
+
+/// Whether nothing of the graph is left that the stream does not wait for.
+bool is_joined(const Stream& stream) {
+  const Graph& graph = *stream.capture->graph;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    if (!has_successor(graph, i) && std::find(stream.position.begin(), stream.position.end(), i) == stream.position.end()) return false;
+  return true;
+}
+
+/// Ends the capture on all its streams, and leaves it its graph.
+GraphPtr end(Capture& capture) {
+  capture.ended = true;
+  return std::exchange(capture.graph, nullptr);
+}
+
+int end_capture(const StreamPtr& stream, vendor::Graph* graph) {
+  if (!stream->capturing()) return vendor::illegal_state;
+  const CapturePtr capture = stream->capture;
+  const bool elsewhere = capture->thread != &this_thread() && capture->mode != API(StreamCaptureModeRelaxed);
+  const int code = capture->origin != stream->id ? vendor::capture_unmatched
+                   : elsewhere                   ? vendor::capture_wrong_thread
+                   : capture->broken             ? vendor::capture_invalidated
+                   : !is_joined(*stream)         ? vendor::capture_unjoined
+                                                 : vendor::ok;
+  if (code != vendor::ok && settings().stuck_captures) {
+    if (code == vendor::capture_unjoined || code == vendor::capture_invalidated) capture->thread = nullptr;
+    return code;
+  }
+  const GraphPtr made = end(*capture);
+  if (code == vendor::ok) {
+    *graph = reinterpret_cast<vendor::Graph>(capture->handle);
+  } else {
+    forget(capture->handle, *made);
+  }
+  return code;
+}
+
+/// For the pointer that describe() returns: valid until the next call for the stream.
+std::vector<vendor::GraphNode>& listed(const Stream& stream) {
+  static auto& lists = *new std::map<std::uint64_t, std::vector<vendor::GraphNode>>;
+  return lists[stream.id];
+}
+
+int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number, vendor::Graph* graph,
+             const vendor::GraphNode** before, std::size_t* count) {
+  const StreamPtr stream = state().stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  if (status == nullptr) return vendor::invalid_value;
+  if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;  // this call does not break that capture
+  *status = status_of(*stream);
+  if (*status != API(StreamCaptureStatusActive)) return vendor::ok;
+  const Capture& capture = *stream->capture;
+  if (number != nullptr) *number = capture.number;
+  if (graph != nullptr) *graph = reinterpret_cast<vendor::Graph>(capture.handle);
+  if (count != nullptr) *count = stream->position.size();
+  if (before == nullptr) return vendor::ok;
+  std::vector<vendor::GraphNode>& nodes = listed(*stream);
+  nodes.clear();
+  for (const std::size_t node : stream->position) nodes.push_back(reinterpret_cast<vendor::GraphNode>(capture.graph->nodes[node].handle));
+  *before = nodes.data();
+  return vendor::ok;
+}
+
+int update_position(vendor::StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count, unsigned int flags) {
+  State& now = state();
+  const StreamPtr stream = now.stream(handle);
+  if (stream == nullptr) return vendor::invalid_handle;
+  if (!stream->capturing()) return vendor::illegal_state;
+  Position position;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto place = now.nodes.find(reinterpret_cast<std::uintptr_t>(nodes[i]), now.misuse);
+    if (place == nullptr || place->graph != stream->capture->graph) return vendor::invalid_value;
+    position.push_back(place->number);
+  }
+  if (flags == API(StreamSetCaptureDependencies)) stream->position.clear();
+  wait_for_nodes(*stream, position);
+  return vendor::ok;
+}
+
+}  // namespace
+
+void standin::break_capture_without(const Stream& stream) {
+  if (!stream.capturing()) return;
+  Capture& capture = *stream.capture;
+  if (capture.origin == stream.id) {
+    capture.broken = true;
+    forget(capture.handle, *end(capture));
+    return;
+  }
+  for (const std::size_t node : stream.position)
+    if (vendor::destroyed_fork_breaks_capture && !has_successor(*capture.graph, node) && !capture.waited_for.contains(node))
+      capture.broken = true;
+}
+
+extern "C" {
+
+vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::CaptureStatus* status) {
+  return call([&](Lock&) { return describe(handle, status, nullptr, nullptr, nullptr, nullptr); });
+}
+
+vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
+  return call([&](Lock&) {
+    if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) || *mode > API(StreamCaptureModeRelaxed)) return vendor::invalid_value;
+    *mode = static_cast<vendor::CaptureMode>(std::exchange(this_thread().capture_mode, static_cast<int>(*mode)));
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode mode) {
+  Queried::refuse(handle);
+  return call(Call::makes, [&](Lock&) {
+    State& now = state();
+    const StreamPtr stream = now.stream(handle);
+    if (stream == nullptr) return vendor::invalid_handle;
+    if (stream->kind == StreamKind::legacy) return vendor::capture_unsupported;
+    const bool left_broken = settings().stuck_captures && stream->capturing() && stream->capture->broken;
+    if (stream->capturing() && !left_broken) return vendor::illegal_state;
+    if (left_broken) forget(stream->capture->handle, *end(*stream->capture));
+    auto capture = std::make_shared<Capture>();
+    capture->number = now.next_capture++;
+    capture->origin = stream->id;
+    capture->devices = {stream->device};
+    capture->blocking = stream->kind == StreamKind::blocking;
+    capture->mode = static_cast<int>(mode);
+    capture->thread = &this_thread();
+    capture->graph = std::make_shared<Graph>();
+    capture->handle = now.graphs.add(capture->graph);
+    std::erase_if(now.captures, [](const CapturePtr& earlier) { return earlier->ended; });
+    now.captures.push_back(capture);
+    stream->capture = std::move(capture);
+    stream->position.clear();
+    return vendor::ok;
+  });
+}
+
+// A fault of the form `executed` ends the capture, and gives no graph.
+vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
+  vendor::Graph made{};
+  Queried::refuse(handle);
+  const vendor::Error e = call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    return stream == nullptr ? vendor::invalid_handle : end_capture(stream, &made);
+  });
+  const Lock lock{engine().mutex};
+  const auto number = reinterpret_cast<std::uintptr_t>(made);
+  if (e != API(Success) && number != 0) forget(number, *state().graphs.find(number, state().misuse));
+  *graph = e == API(Success) ? made : nullptr;
+  return e;
+}
+
+vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event, unsigned int flags) {
+  return call([&](Lock&) {
+    const StreamPtr stream = state().stream(handle);
+    const auto found = state().event(event);
+    if (stream == nullptr || found == nullptr) return vendor::invalid_handle;
+    if (flags != 0) return vendor::invalid_value;
+    if (found->shared != nullptr && found->device != stream->device) {  // CUDA's driver 580 crashes
+      ++state().misuse.wrong_device;
+      return vendor::invalid_handle;
+    }
+    if (const vendor::Code code = refusal(*stream)) return code;
+    const CapturePtr& capture = found->capture;
+    if (capture != nullptr && !capture->ended) {
+      if (capture->broken) return vendor::capture_invalidated;
+      if (stream->kind == StreamKind::legacy) return break_capture(*capture, vendor::capture_implicit);
+      if (stream->capturing() && stream->capture != capture) {
+        break_capture(*stream->capture, vendor::capture_merge);
+        return break_capture(*capture, vendor::capture_merge);
+      }
+      if (!stream->capturing()) stream->position.clear();
+      stream->capture = capture;
+      capture->devices.insert(stream->device);
+      wait_for_nodes(*stream, found->position);
+      capture->waited_for.insert(found->position.begin(), found->position.end());
+      return vendor::ok;
+    }
+    if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_isolation);
+    if (capture != nullptr) return vendor::captured_event;
+    if (const std::uint64_t number = found->foreign_number()) {
+      auto wait = std::make_shared<Operation>();
+      wait->run = [shared = found->shared, number] { shared->wait(number); };
+      engine().submit(*stream, std::move(wait));
+      return vendor::ok;
+    }
+    if (found->record != nullptr) engine().submit(*stream, std::make_shared<Operation>(), {found->record});
+    return vendor::ok;
+  });
+}
+
+#ifdef STANDIN_CUDA
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* number, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** before, const cudaGraphEdgeData**, std::size_t* count) {
+#else
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* number, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** before, std::size_t* count) {
+#endif
+  return call([&](Lock&) { return describe(handle, status, number, graph, before, count); });
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes, const cudaGraphEdgeData*, std::size_t count,
+                                                unsigned int flags) {
+#else
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes, std::size_t count, unsigned int flags) {
+#endif
+  return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
+}
+
+#else
+
+hipError_t hipStreamGetCaptureInfo(hipStream_t handle, hipStreamCaptureStatus* status, unsigned long long* number) {
+  return call([&](Lock&) { return describe(handle, status, number, nullptr, nullptr, nullptr); });
+}
+
+hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus* status, unsigned long long* number, hipGraph_t* graph,
+                                      const hipGraphNode_t** before, std::size_t* count) {
+  return call([&](Lock&) { return describe(handle, status, number, graph, before, count); });
+}
+
+hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t* nodes, std::size_t count, unsigned int flags) {
+  return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
+}
+
+#endif
+
+}  // extern "C"

@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The calls for graphs and executable graphs.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "calls.hpp"
+
+using namespace standin;
+
+namespace {
+
+template <class Handle>
+std::uintptr_t number_of(Handle handle) {
+  return reinterpret_cast<std::uintptr_t>(handle);
+}
+
+GraphPtr graph_of(vendor::Graph handle) { return state().graphs.find(number_of(handle), state().misuse); }
+
+ExecutablePtr executable_of(vendor::Executable handle) { return state().executables.find(number_of(handle), state().misuse); }
+
+vendor::NodeType type_of(Kind kind) {
+  switch (kind) {
+    case Kind::copy:
+#if defined STANDIN_HIP && HIP_VERSION < 50300000
+      return hipGraphNodeTypeMemcpy1D;
+#else
+      return API(GraphNodeTypeMemcpy);
+#endif
+    case Kind::fill:
+      return API(GraphNodeTypeMemset);
+    case Kind::kernel:
+      return API(GraphNodeTypeKernel);
+    case Kind::host_function:
+      return API(GraphNodeTypeHost);
+#if !defined STANDIN_HIP || HIP_VERSION >= 50500000
+    case Kind::allocation:
+      return API(GraphNodeTypeMemAlloc);
+    case Kind::free:
+      return API(GraphNodeTypeMemFree);
+#endif
+    case Kind::graph:
+      return API(GraphNodeTypeGraph);
+    case Kind::event_record:
+      return API(GraphNodeTypeEventRecord);
+    case Kind::event_wait:
+      return API(GraphNodeTypeWaitEvent);
+    default:
+      return API(GraphNodeTypeEmpty);
+  }
+}
+
+/// Stores at most `count` of the values. Without a place for them: how many there are.
+template <class Value>
+void store(const std::vector<Value>& values, Value* to, std::size_t& count) {
+  if (to == nullptr) {
+    count = values.size();
+    return;
+  }
+  const std::size_t stored = std::min(count, values.size());
+  std::copy_n(values.begin(), stored, to);
+  std::fill(to + stored, to + count, nullptr);
+  count = stored;
+}
+
+/// The vendors forbid that two threads use one graph at a time, even in calls that only read. The program ends where that happens.
+class OneThread {
+ public:
+  explicit OneThread(vendor::Graph graph) : graph_{number_of(graph)} {
+    {
+      const std::lock_guard lock{mutex};
+      const bool is_alone = std::find(used.begin(), used.end(), graph_) == used.end();
+      used.push_back(graph_);
+      if (!is_alone) {
+        std::fputs("stand-in: two threads use one graph at a time\n", stderr);
+        std::abort();
+      }
+    }
+    std::this_thread::yield();  // so that another thread has a chance to come
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() {
+    const std::lock_guard lock{mutex};
+    used.erase(std::find(used.begin(), used.end(), graph_));
+  }
+
+ private:
+  static inline std::mutex mutex;
+  static inline std::vector<std::uintptr_t> used;
+  std::uintptr_t graph_;
+};
+
+int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode* to, std::size_t* count) {
+  const GraphPtr graph = graph_of(handle);
+  if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr)) return vendor::invalid_value;
+  std::vector<vendor::GraphNode> earlier, later;
+  for (const GraphNode& node : graph->nodes)
+    for (const std::size_t before : node.before) {
+      earlier.push_back(reinterpret_cast<vendor::GraphNode>(graph->nodes[before].handle));
+      later.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
+    }
+  std::size_t room = *count;
+  store(earlier, from, room);
+  store(later, to, *count);
+  return vendor::ok;
+}
+
+/// Adds a node after the nodes `before`.
+int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode* before, std::size_t count, GraphNode made) {
+  State& now = state();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto place = now.nodes.find(number_of(before[i]), now.misuse);
+    if (place == nullptr || place->graph != graph) return vendor::invalid_value;
+    made.before.push_back(place->number);
+  }
+  *node = reinterpret_cast<vendor::GraphNode>(graph->nodes[append(graph, std::move(made))].handle);
+  return vendor::ok;
+}
+
+int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before, std::size_t count,
+                   vendor::EventHandle event, Kind kind) {
+  const GraphPtr graph = graph_of(handle);
+  const auto found = state().event(event);
+  if (graph == nullptr || node == nullptr || found == nullptr) return vendor::invalid_value;
+  GraphNode made;
+  made.work.kind = kind;
+  made.device = found->device;
+  made.event = number_of(event);
+  return add(node, graph, before, count, std::move(made));
+}
+
+/// Whether an executable graph can take over the other's arguments. Memory that a graph allocates has a place of its own in each.
+bool same_shape(const Graph& one, const Graph& other) {
+  return !has_allocations(one) &&
+         std::equal(one.nodes.begin(), one.nodes.end(), other.nodes.begin(), other.nodes.end(), [](const GraphNode& a, const GraphNode& b) {
+           return a.work.kind == b.work.kind && a.work.shape == b.work.shape && a.device == b.device && a.before == b.before &&
+                  (a.child == nullptr || same_shape(*a.child, *b.child));
+         });
+}
+
+int update(vendor::Executable executable, vendor::Graph graph) {
+  const ExecutablePtr changed = executable_of(executable);
+  const GraphPtr from = graph_of(graph);
+  if (changed == nullptr || from == nullptr) return vendor::invalid_value;
+  if (!same_shape(*changed->graph, *from)) return vendor::graph_update_failure;
+  changed->graph = clone(*from, false);
+  return vendor::ok;
+}
+
+bool is_running(const ExecutableGraph& executable) { return executable.last != nullptr && !executable.last->done; }
+
+int destroy(vendor::Executable handle) {
+  State& now = state();
+  std::erase_if(now.dying, [](const ExecutablePtr& executable) { return !is_running(*executable); });
+  const ExecutablePtr executable = executable_of(handle);
+  if (executable == nullptr || !now.executables.remove(number_of(handle), now.misuse)) return vendor::invalid_value;
+  if (!is_running(*executable)) return vendor::ok;
+  if (!vendor::running_graphs_may_be_destroyed && !now.sticky) {  // on a lost device nothing runs
+    std::fputs("stand-in: an executable graph is destroyed while it runs: AMD's runtime breaks here\n", stderr);
+    std::abort();
+  }
+  now.dying.push_back(executable);
+  return vendor::ok;
+}
+
+GraphNode* node_of(vendor::GraphNode handle) {
+  const auto place = state().nodes.find(number_of(handle), state().misuse);
+  return place == nullptr ? nullptr : &place->graph->nodes[place->number];
+}
+
+/// The node of the executable graph that was made of this one.
+GraphNode* node_of(vendor::Executable handle, vendor::GraphNode node) {
+  const ExecutablePtr executable = executable_of(handle);
+  const auto place = state().nodes.find(number_of(node), state().misuse);
+  if (executable == nullptr || place == nullptr || place->graph != executable->made_of) return nullptr;
+  return &executable->graph->nodes[place->number];
+}
+
+int get_fill(const GraphNode* node, API(MemsetParams) * found) {
+  if (node == nullptr || node->work.kind != Kind::fill || found == nullptr) return vendor::invalid_value;
+  const Work& work = node->work;
+  *found = {};
+  found->dst = work.to.begin;
+  found->pitch = work.to.pitch;
+  std::memcpy(&found->value, work.value.data(), work.value.size());
+  found->elementSize = static_cast<unsigned int>(work.value.size());
+  found->width = work.to.width / work.value.size();
+  found->height = work.to.height;
+  return vendor::ok;
+}
+
+int set_fill(GraphNode* node, const API(MemsetParams) * given) {
+  if (node == nullptr || given == nullptr) return vendor::invalid_value;
+  const auto* const begin = reinterpret_cast<const std::byte*>(&given->value);
+  const Rows to{static_cast<std::byte*>(given->dst), given->pitch, given->width * given->elementSize, given->height};
+  return replace_fill(node->work, to, {begin, begin + given->elementSize}) ? vendor::ok : vendor::invalid_value;
+}
+
+/// A kernel of the stand-in is what it does: the parameters name a copy of that.
+int get_kernel(const GraphNode* node, API(KernelNodeParams) * found) {
+  static auto& kept = *new std::vector<std::unique_ptr<Work>>;
+  if (node == nullptr || node->work.kind != Kind::kernel || found == nullptr) return vendor::invalid_value;
+  kept.push_back(std::make_unique<Work>(node->work));
+  *found = {};
+  found->func = kept.back().get();
+  return vendor::ok;
+}
+
+int set_kernel(GraphNode* node, const API(KernelNodeParams) * given) {
+  if (node == nullptr || node->work.kind != Kind::kernel || given == nullptr) return vendor::invalid_value;
+  node->work = *static_cast<const Work*>(given->func);
+  return vendor::ok;
+}
+
+}  // namespace
+
+extern "C" {
+
+vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes, std::size_t* count) {
+  const OneThread alone{handle};
+  return call([&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || count == nullptr) return vendor::invalid_value;
+    std::vector<vendor::GraphNode> all;
+    for (const GraphNode& node : graph->nodes) all.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
+    store(all, nodes, *count);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
+  return call([&](Lock&) {
+    const auto place = state().nodes.find(number_of(handle), state().misuse);
+    if (place == nullptr || type == nullptr) return vendor::invalid_value;
+    *type = type_of(place->graph->nodes[place->number].work.kind);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphDestroy)(vendor::Graph handle) {
+  return call(Call::releases, [&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr) return vendor::invalid_value;
+    forget(number_of(handle), *graph);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle, unsigned long long flags) {
+  return call(Call::makes, [&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || executable == nullptr || flags > 1) return vendor::invalid_value;
+    auto made = std::make_shared<ExecutableGraph>();
+    made->graph = clone(*graph, false);
+    made->made_of = graph;
+    made->frees_at_launch = flags == API(GraphInstantiateFlagAutoFreeOnLaunch);
+    *executable = reinterpret_cast<vendor::Executable>(state().executables.add(std::move(made)));
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphLaunch)(vendor::Executable handle, vendor::StreamHandle on) {
+  return call([&](Lock&) -> int {
+    const ExecutablePtr executable = executable_of(handle);
+    const StreamPtr stream = state().stream(on);
+    if (executable == nullptr) return vendor::invalid_value;
+    if (stream == nullptr) return vendor::invalid_handle;
+    if (const vendor::Code code = refusal(*stream)) return code;
+    return launch(*executable, *stream);
+  });
+}
+
+vendor::Error API(GraphExecDestroy)(vendor::Executable handle) {
+  return call(Call::releases, [&](Lock&) { return destroy(handle); });
+}
+
+// Only the newest node of a graph can be destroyed here.
+vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
+  return call(Call::releases, [&](Lock&) {
+    State& now = state();
+    const auto place = now.nodes.find(number_of(handle), now.misuse);
+    if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return vendor::invalid_value;
+    if (const GraphPtr child = place->graph->nodes.back().child) forget(child->handle, *child);
+    place->graph->nodes.pop_back();
+    now.nodes.remove(number_of(handle), now.misuse);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph, const vendor::GraphNode* before, std::size_t count,
+                                           vendor::EventHandle event) {
+  return call(Call::makes, [&](Lock&) { return add_event_node(node, graph, before, count, event, Kind::event_record); });
+}
+
+vendor::Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph, const vendor::GraphNode* before, std::size_t count,
+                                         vendor::EventHandle event) {
+  return call(Call::makes, [&](Lock&) { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
+}
+
+vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before, std::size_t count,
+                                          vendor::Graph child) {
+  return call(Call::makes, [&](Lock&) -> int {
+    const GraphPtr graph = graph_of(handle);
+    const GraphPtr added = graph_of(child);
+    if (graph == nullptr || node == nullptr || added == nullptr || has_allocations(*added)) return vendor::invalid_value;
+    GraphNode made;
+    made.work.kind = Kind::graph;
+    made.device = this_thread().device;
+    made.child = clone(*added, true);
+    made.child->handle = state().graphs.add(made.child);
+    return add(node, graph, before, count, std::move(made));
+  });
+}
+
+vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* found) {
+  return call([&](Lock&) {
+    const GraphNode* const node = node_of(handle);
+    if (node == nullptr || node->child == nullptr || found == nullptr) return vendor::invalid_value;
+    *found = reinterpret_cast<vendor::Graph>(node->child->handle);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodeParams) * given) {
+  return call([&](Lock&) {
+    GraphNode* const node = node_of(handle);
+    if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr) return vendor::invalid_value;
+    node->work.function = given->fn;
+    node->work.data = given->userData;
+    node->work.run = [function = given->fn, data = given->userData] { function(data); };
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNodeParams) * found) {
+  return call([&](Lock&) {
+    const GraphNode* const node = node_of(handle);
+    if (node == nullptr || node->work.kind != Kind::host_function || found == nullptr) return vendor::invalid_value;
+    *found = {node->work.function, node->work.data};
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphMemsetNodeGetParams)(vendor::GraphNode node, API(MemsetParams) * found) {
+  return call([&](Lock&) { return get_fill(node_of(node), found); });
+}
+
+vendor::Error API(GraphMemsetNodeSetParams)(vendor::GraphNode node, const API(MemsetParams) * given) {
+  return call([&](Lock&) { return set_fill(node_of(node), given); });
+}
+
+vendor::Error API(GraphExecMemsetNodeSetParams)(vendor::Executable executable, vendor::GraphNode node, const API(MemsetParams) * given) {
+  return call([&](Lock&) { return set_fill(node_of(executable, node), given); });
+}
+
+vendor::Error API(GraphKernelNodeGetParams)(vendor::GraphNode node, API(KernelNodeParams) * found) {
+  return call([&](Lock&) { return get_kernel(node_of(node), found); });
+}
+
+vendor::Error API(GraphKernelNodeSetParams)(vendor::GraphNode node, const API(KernelNodeParams) * given) {
+  return call([&](Lock&) { return set_kernel(node_of(node), given); });
+}
+
+vendor::Error API(GraphExecKernelNodeSetParams)(vendor::Executable executable, vendor::GraphNode node,
+                                                const API(KernelNodeParams) * given) {
+  return call([&](Lock&) { return set_kernel(node_of(executable, node), given); });
+}
+
+#if !defined STANDIN_HIP || HIP_VERSION >= 50600000
+vendor::Error API(GraphNodeSetEnabled)(vendor::Executable executable, vendor::GraphNode handle, unsigned int enabled) {
+  return call([&](Lock&) {
+    GraphNode* const node = node_of(executable, handle);
+    const bool has_switch =
+        node != nullptr && (node->work.kind == Kind::copy || node->work.kind == Kind::fill || node->work.kind == Kind::kernel);
+    if (!has_switch) return vendor::invalid_value;
+    node->enabled = enabled != 0;
+    return vendor::ok;
+  });
+}
+#endif
+
+#ifdef STANDIN_CUDA
+
+cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t handle, cudaMemcpy3DParms* found) {
+  return call([&](Lock&) {
+    const GraphNode* const node = node_of(handle);
+    if (node == nullptr || node->work.kind != Kind::copy || found == nullptr) return vendor::invalid_value;
+    const Work& work = node->work;
+    *found = {};
+    found->dstPtr = {work.to.begin, work.to.pitch, work.to.width, work.to.height};
+    found->srcPtr = {work.from.begin, work.from.pitch, work.from.width, work.from.height};
+    found->extent = {work.to.width, work.to.height, 1};
+    found->kind = cudaMemcpyDefault;
+    return vendor::ok;
+  });
+}
+
+namespace {
+int set_copy(GraphNode* node, const cudaMemcpy3DParms* given) {
+  if (node == nullptr || given == nullptr || given->extent.depth != 1) return vendor::invalid_value;
+  const auto side = [&](const cudaPitchedPtr& at) {
+    return Rows{static_cast<std::byte*>(at.ptr), at.pitch, given->extent.width, given->extent.height};
+  };
+  return replace_copy(node->work, side(given->dstPtr), side(given->srcPtr)) ? vendor::ok : vendor::invalid_value;
+}
+}  // namespace
+
+cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const cudaMemcpy3DParms* given) {
+  return call([&](Lock&) { return set_copy(node_of(node), given); });
+}
+
+cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node, const cudaMemcpy3DParms* given) {
+  return call([&](Lock&) { return set_copy(node_of(executable, node), given); });
+}
+
+#if CUDART_VERSION >= 12000
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result) {
+  return call([&](Lock&) {
+    const int code = update(executable, graph);
+    result->result = code == vendor::ok ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
+    return code;
+  });
+}
+#endif
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+  const OneThread alone{graph};
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+#else
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) {
+  const OneThread alone{graph};
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+#if CUDART_VERSION >= 12030
+cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+  const OneThread alone{graph};
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+#endif
+#endif
+
+#else
+
+namespace {
+int set_copy(GraphNode* node, void* to, const void* from, std::size_t size) {
+  if (node == nullptr) return vendor::invalid_value;
+  const auto side = [&](const void* begin) { return Rows{static_cast<std::byte*>(const_cast<void*>(begin)), size, size, 1}; };
+  return replace_copy(node->work, side(to), side(from)) ? vendor::ok : vendor::invalid_value;
+}
+}  // namespace
+
+hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void* to, const void* from, std::size_t size, hipMemcpyKind) {
+  return call([&](Lock&) { return set_copy(node_of(node), to, from, size); });
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node, void* to, const void* from, std::size_t size,
+                                             hipMemcpyKind) {
+  return call([&](Lock&) { return set_copy(node_of(executable, node), to, from, size); });
+}
+
+hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t*, hipGraphExecUpdateResult* result) {
+  return call([&](Lock&) {
+    const int code = update(executable, graph);
+    *result = code == vendor::ok ? hipGraphExecUpdateSuccess : hipGraphExecUpdateErrorTopologyChanged;
+    return code;
+  });
+}
+
+hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to, std::size_t* count) {
+  const OneThread alone{graph};
+  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+}
+
+hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* nodes, std::size_t* count) {
+  return call([&](Lock&) {
+    const auto place = state().nodes.find(number_of(handle), state().misuse);
+    if (place == nullptr || count == nullptr) return vendor::invalid_value;
+    std::vector<hipGraphNode_t> later;
+    for (const GraphNode& node : place->graph->nodes)
+      if (std::find(node.before.begin(), node.before.end(), place->number) != node.before.end())
+        later.push_back(reinterpret_cast<hipGraphNode_t>(node.handle));
+    store(later, nodes, *count);
+    return vendor::ok;
+  });
+}
+
+hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle, const hipGraphNode_t* before, std::size_t count,
+                               const hipHostNodeParams* what) {
+  return call(Call::makes, [&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr) return vendor::invalid_value;
+    GraphNode made;
+    made.work.kind = Kind::host_function;
+    made.work.opaque = true;
+    made.work.run = [function = what->fn, data = what->userData] { function(data); };
+    made.work.function = what->fn;
+    made.work.data = what->userData;
+    made.device = this_thread().device;
+    return add(node, graph, before, count, std::move(made));
+  });
+}
+
+#endif
+
+}  // extern "C"

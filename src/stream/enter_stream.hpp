@@ -23,11 +23,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
   enter_slowly(operation);
   Slot& slot = live_slot(stream);
   emit([&] {
-    return Operation{.kind = OperationKind::entered,
-                     .name = operation,
-                     .stream = observed(slot),
-                     .other_stream = other.id(),
-                     .event = event};
+    return Operation{
+        .kind = OperationKind::entered, .name = operation, .stream = observed(slot), .other_stream = other.id(), .event = event};
   });
   refuse_beside_capture(slot, operation);
   return slot;

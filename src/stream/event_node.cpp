@@ -6,8 +6,8 @@
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "device/own_calls.hpp"
 #include "device/device_table.hpp"
+#include "device/own_calls.hpp"
 #include "device/scoped_device.hpp"
 
 #include <memory>

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "base/announce.hpp"
-#include "stream/capture.hpp"
 #include "base/relaxed_capture.hpp"
+#include "stream/capture.hpp"
 #include "stream/uses.hpp"
 
 #include <runnel/detail/backend.hpp>

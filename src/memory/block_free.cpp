@@ -61,19 +61,9 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
   return true;
 }
 
-/// Enqueues the free on a stream of the library's own, behind the work of all users.
-[[nodiscard]] bool free_on_own_stream(const BlockFree& block) noexcept try {
-  FreeingStream own{take_own_stream(block.device), view_of(block.own.stream())};
-  if (own.handle == nullptr) return false;
-  if (block.resource) own.view = view_own_stream(own.handle, block.device);
-  return block.own.make_wait(own.handle, InCapture::never) && free_on(own, block, InCapture::never);
-} catch (const std::bad_alloc&) {
-  return false;
-}
-
 /// Enqueues the free behind the work of all streams that use the memory. If there are other users, the library's own stream waits for them,
 /// so that the block's stream goes on at once. False if a stream cannot be waited for.
-[[nodiscard]] bool free_in_stream_order(BlockFree& block) noexcept {
+[[nodiscard]] bool free_in_stream_order(BlockFree& block) noexcept try {
   const StreamUse owner = block.own.stream();
   if (const HeldStream held = block.others.empty() ? HeldStream{block.own} : HeldStream{owner}) {
     std::optional<ScopedDevice> on;
@@ -85,9 +75,14 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
       return true;
     }
     // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
-    return is_captured(held) ? free_on(own, block, InCapture::allowed) : free_on_own_stream(block);
+    if (is_captured(held)) return free_on(own, block, InCapture::allowed);
   }
-  return free_on_own_stream(block);
+  FreeingStream between{take_own_stream(block.device), view_of(owner)};
+  if (between.handle == nullptr) return false;
+  if (block.resource) between.view = view_own_stream(between.handle, block.device);
+  return block.own.make_wait(between.handle, InCapture::never) && free_on(between, block, InCapture::never);
+} catch (const std::bad_alloc&) {  // before anything is enqueued
+  return false;
 }
 
 /// Whether the free would break the capture of a blocking stream: it would go to a default stream. The runtimes refuse to answer then.

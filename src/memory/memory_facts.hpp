@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "memory/pinned_blocks.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/memory_kind.hpp>
 

@@ -15,7 +15,7 @@
 #include "stream/graph_functions.hpp"
 #include "stream/open_captures.hpp"
 #include "stream/slots.hpp"
-#include "stream/uses.hpp"
+#include "stream/stream_point.hpp"
 
 #include <array>
 #include <atomic>

@@ -6,7 +6,7 @@
 #include "base/sync.hpp"
 #include "device/own_calls.hpp"
 #include "stream/capture.hpp"
-#include "stream/uses.hpp"
+#include "stream/stream_point.hpp"
 
 #include <unistd.h>
 

@@ -21,6 +21,8 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr const char* tracing = "trace a stream";
 constexpr double longest_distance = 10e6;  // microseconds: a float of milliseconds is then good for one
 
@@ -30,36 +32,32 @@ struct DeviceClock {
   EventRef anchor{};
   double time = 0;
 };
+/// In microseconds since the first call of trace_now().
+[[nodiscard]] double trace_time(sync::Clock::time_point time) noexcept {
+  static const sync::Clock::time_point start = time;
+  return std::chrono::duration<double, std::micro>{time - start}.count();
+}
+
 struct Clocks {
   sync::Mutex mutex;
   std::array<DeviceClock, max_devices> all{};
 };
 Clocks& clocks() { return immortal<Clocks>(); }
 
-/// Records an event on a stream that has nothing else to do, and waits for it. The event lies between two readings of the host's clock. On
-/// a busy machine these may be far apart, so the closest pair of up to 20 attempts counts.
 void start_clock(DeviceClock& clock, int device) noexcept {
   clock.state = DeviceClock::State::broken;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   native::stream stream{};
   if (!succeeded_or_forget(backend::stream_create(stream, false, 0))) return;
-  constexpr double close_enough = 50;  // microseconds
-  double closest = 1e9;
-  for (int attempt = 0; attempt < 20 && closest > close_enough; ++attempt) {
+  auto [anchor, time] = match_clocks(50us, [&] {
     EventRef event = try_take_event(device, timed_event, tracing);
-    const double before = trace_now();
     const bool happened = event && succeeded_or_forget(backend::event_record(event.get(), stream)) &&
                           succeeded_or_forget(backend::event_synchronize(event.get()));
-    const double apart = trace_now() - before;
-    if (happened && apart < closest) {
-      closest = apart;
-      std::swap(clock.anchor, event);
-      clock.time = before + apart / 2;
-      clock.state = DeviceClock::State::works;
-    }
-    if (!happened) break;
-  }
+    return happened ? std::move(event) : EventRef{};
+  });
   succeeded_or_forget(backend::stream_destroy(stream));
+  if (!anchor) return;
+  clock = {DeviceClock::State::works, std::move(anchor), trace_time(time)};
 }
 
 [[nodiscard]] bool has_clock(int device) noexcept {
@@ -86,10 +84,7 @@ void start_clock(DeviceClock& clock, int device) noexcept {
 
 }  // namespace
 
-double trace_now() noexcept {
-  static const sync::Clock::time_point start = sync::Clock::now();
-  return std::chrono::duration<double, std::micro>{sync::Clock::now() - start}.count();
-}
+double trace_now() noexcept { return trace_time(sync::Clock::now()); }
 
 TracePoint trace_point(const HookEvent& event) noexcept {
   TracePoint point;

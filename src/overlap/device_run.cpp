@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "copy/staging/workers.hpp"
+#include "observe/trace_times.hpp"
 #include "overlap/streams.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/slots.hpp"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -159,21 +161,15 @@ void DeviceRun::finish() {
   finished_ = true;
 }
 
-/// Records an event and finds its time on the host's clock, so that device times and host times have one zero. The event lies between two
-/// readings of the clock. On a busy machine these may be far apart, so the closest pair of up to 20 attempts counts.
+/// So that device times and host times have one zero.
 void DeviceRun::match_clocks(OverlapClock::time_point start) {
-  auto closest = OverlapClock::duration::max();
-  for (int i = 0; i < 20 && closest > 30us; ++i) {
-    TimedEvent now;
-    const auto before = OverlapClock::now();
-    now.record(streams_[0]);
-    now.synchronize();
-    const auto apart = OverlapClock::now() - before;
-    if (apart >= closest) continue;
-    closest = apart;
-    zero_at_ = before + apart / 2 - start;
-    zero_ = std::move(now);
-  }
+  auto [zero, time] = detail::match_clocks(30us, [&] {
+    std::optional<TimedEvent> event{std::in_place, streams_[0]};
+    event->synchronize();
+    return event;
+  });
+  zero_ = std::move(*zero);
+  zero_at_ = time - start;
 }
 
 DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {

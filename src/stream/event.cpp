@@ -48,8 +48,11 @@ void emit_adopted(native::event event) noexcept {
   throw_error(errc::invalid_argument, operation, "other processes share the event, which is of another device than the stream");
 }
 
+/// For an event that no other thread uses.
 [[nodiscard]] EventRef take_out(Atomic<EventNode*>& place) noexcept {
-  return EventRef::adopt(place.exchange(nullptr, std::memory_order_relaxed));
+  EventNode* const node = place.load(std::memory_order_relaxed);
+  place.store(nullptr, std::memory_order_relaxed);
+  return EventRef::adopt(node);
 }
 
 void move_nodes(EventNodes& to, EventNodes& from) noexcept {

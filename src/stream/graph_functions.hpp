@@ -7,7 +7,7 @@
 #include "stream/event_node.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/uses.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/keep.hpp>

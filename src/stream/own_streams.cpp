@@ -18,37 +18,31 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// Those of one device.
-class OwnStreams {
- public:
-  [[nodiscard]] native::stream take(int device) noexcept {
-    const std::lock_guard lock{mutex_};
-    const sync::Unseen unseen;  // the user has not asked
-    return own_call([&] { return find(device); }, if_captures_met());
-  }
-
- private:
-  [[nodiscard]] native::stream find(int device) noexcept {
-    for (native::stream& stream : streams_) {
-      if (stream == nullptr) return create(stream, device);
-      if (succeeded_or_note_capture(backend::stream_query(stream))) return stream;
-    }
-    return streams_[next_++ % streams_.size()];
-  }
-  [[nodiscard]] static native::stream create(native::stream& stream, int device) noexcept {
-    const ScopedDevice on{device, ScopedDevice::no_throw};
-    if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
-    return stream;
-  }
-
-  sync::Mutex mutex_;
-  std::array<native::stream, 4> streams_{};
-  std::size_t next_ = 0;
+struct OwnStreams {
+  sync::Mutex mutex;
+  std::array<native::stream, 4> streams{};
+  std::size_t next = 0;
 };
 constinit std::array<OwnStreams, max_devices> own_streams{};
 
 }  // namespace
 
-native::stream take_own_stream(int device) noexcept { return own_streams[static_cast<std::size_t>(device)].take(device); }
+native::stream take_own_stream(int device) noexcept {
+  OwnStreams& own = own_streams[static_cast<std::size_t>(device)];
+  const auto find = [&]() -> native::stream {
+    for (native::stream& stream : own.streams) {
+      if (stream != nullptr && succeeded_or_note_capture(backend::stream_query(stream))) return stream;
+      if (stream != nullptr) continue;
+      const ScopedDevice on{device, ScopedDevice::no_throw};
+      if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
+      return stream;
+    }
+    return own.streams[own.next++ % own.streams.size()];
+  };
+  const std::lock_guard lock{own.mutex};
+  const sync::Unseen unseen;  // the user has not asked
+  return own_call(find, if_captures_met());
+}
 
 StreamRef view_own_stream(native::stream stream, int device) {
   const NativeStream own{stream, device, false};

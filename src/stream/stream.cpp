@@ -18,7 +18,7 @@
 #include "stream/patience.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/uses.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/event.hpp>
 #include <runnel/stoppable.hpp>

@@ -8,17 +8,14 @@
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
-#include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/idle.hpp"
 #include "stream/operations.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/detail/attachment.hpp>
 
-#include <algorithm>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -37,18 +34,6 @@ void leave_end(Slot& slot, StreamEnd end) noexcept {
   if (slot.points == 0) return;
   if (end.progress == Progress::complete) sync::happens_before(&slot.end);
   slot.end = std::move(end);
-}
-
-/// In a capture an event would mark a node of the graph, and a query of the event would invalidate the capture.
-[[nodiscard]] bool can_record(const Slot& slot) noexcept { return capture_state(slot.handle) == CaptureState::none; }
-
-[[nodiscard]] EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
-  std::optional<ScopedDevice> on;
-  if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
-  if (in_capture == InCapture::never && !can_record(slot)) return {};
-  EventRef event = try_take_event(slot.device, {}, "mark a point of a stream");
-  if (event && !succeeded_or_forget(backend::event_record(event.get(), slot.handle))) event = {};
-  return event;
 }
 
 [[nodiscard]] StreamEnd record_end(const Slot& slot) noexcept {
@@ -113,87 +98,6 @@ bool is_free_of_points(Slot& slot) noexcept {
   const std::lock_guard lock{slot.lock};
   slot.waits_for_points = slot.points > 0;
   return !slot.waits_for_points;
-}
-
-HeldStream::HeldStream(StreamUse use) noexcept : slot_{nullptr} {
-  const std::lock_guard lock{use.slot->lock};
-  if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
-  use.slot->held.fetch_add(1, std::memory_order_relaxed);
-  slot_ = use.slot;
-}
-
-EventRef HeldStream::record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
-
-std::uint64_t request_mark(StreamUse use) noexcept {
-  const std::lock_guard lock{use.slot->lock};
-  if (use.slot->id.load(std::memory_order_relaxed) == use.id) use.slot->mark_requested.store(true, std::memory_order_relaxed);
-  return use.slot->marks + 1;
-}
-
-Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
-  const HeldStream held{use};
-  if (!held) return Progress::pending;  // the stream is ending
-  EventRef mark{};
-  std::uint64_t last = 0;
-  {
-    const std::lock_guard lock{use.slot->lock};
-    if (use.slot->marks_complete >= number) {
-      sync::happens_after(&use.slot->marks);
-      return Progress::complete;
-    }
-    mark = use.slot->mark.share();
-    last = use.slot->marks;
-  }
-  const Progress progress = mark ? poll_event(mark.get()) : Progress::stalled;
-  // Behind an earlier mark that is not complete, the stream's own thread records the next one.
-  if (last < number) return progress == Progress::pending ? Progress::pending : Progress::stalled;
-  if (progress != Progress::complete) return progress;
-  const std::lock_guard lock{use.slot->lock};
-  sync::happens_before(&use.slot->marks);
-  use.slot->marks_complete = std::max(use.slot->marks_complete, last);
-  return Progress::complete;
-}
-
-void record_mark(Slot& slot) noexcept {
-  // Only this thread records marks. While the last mark is not complete, the next one stays requested, and is recorded later.
-  EventRef mark = own_call([&] {
-    const bool is_complete = poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) == Progress::complete;
-    return is_complete ? record_on(slot, InCapture::never) : EventRef{};
-  });
-  if (!mark) return;
-  const std::lock_guard lock{slot.lock};
-  std::swap(slot.mark, mark);  // the old one is destroyed behind the lock
-  ++slot.marks;
-  slot.mark_requested.store(false, std::memory_order_relaxed);
-}
-
-void record_requested_mark(StreamUse use) noexcept {
-  const HeldStream held{use};
-  if (held && held.is_reachable() && is_mark_requested(*use.slot)) record_mark(*use.slot);
-}
-
-void complete_mark(Slot& slot) noexcept {
-  const std::lock_guard lock{slot.lock};
-  sync::happens_before(&slot.marks);
-  slot.marks_complete = ++slot.marks;
-  slot.mark_requested.store(false, std::memory_order_relaxed);
-}
-
-StreamEnd end_of(Slot& slot) noexcept {
-  const std::lock_guard lock{slot.lock};
-  if (slot.end.progress == Progress::complete) sync::happens_after(&slot.end);
-  return {slot.end.progress, slot.end.event.share()};
-}
-
-Progress poll_end(Slot& slot) noexcept {
-  const StreamEnd end = end_of(slot);
-  if (end.progress != Progress::pending || !end.event) return end.progress;
-  const Progress progress = poll_event(end.event.get());
-  if (progress != Progress::complete) return progress;
-  const std::lock_guard lock{slot.lock};
-  sync::happens_before(&slot.end);
-  slot.end.progress = Progress::complete;
-  return Progress::complete;
 }
 
 void retire_slot(Slot* slot) noexcept {

@@ -179,6 +179,7 @@ thread_local constinit bool in_host_function = false;
 constinit sync::Atomic<int> known_device_count{1};
 constinit Counters counters{};
 thread_local constinit std::uint64_t host_function_label = 0;
+std::uint64_t next_operation_number() noexcept { return 1; }
 
 Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_of_wait() noexcept { return Release::now; }

@@ -996,6 +996,7 @@ void graph_nodes(Checker& c) {
     if (!c.attempt("PinnedBuffer", [&] { buffer->emplace(64U); })) return;
   if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *stream); })) return;
   event.emplace(EventOptions{.external = true});
+  if (!c.attempt("record", [&] { event->record(*stream); })) return;  // its native event stays from now on
   std::fill(source->begin(), source->end(), 5);
   std::fill(other->begin(), other->end(), 6);
   const auto work = [&] {

@@ -32,7 +32,7 @@ void report() {
                "\"unknown_handle\": %ld, \"wrong_device\": %ld, \"double_free\": %ld, \"use_after_free\": %ld, "
                "\"inside_host_function\": %ld, \"fault_call\": \"%s\"}\n",
                static_cast<long>(getpid()), now.calls, now.faulted ? "true" : "false", now.streams.live(), now.events.live(),
-               now.blocks.live(Memory::pinned), now.blocks.live(Memory::device), now.graphs.live(), now.executables.live(),
+               now.blocks.live(Memory::pinned), now.blocks.live(Memory::device), now.graphs.live() - now.children, now.executables.live(),
                now.streams.made(), now.events.made(), m.double_destroy, m.use_after_destroy, m.unknown_handle, m.wrong_device,
                m.double_free, m.use_after_free, m.inside_host_function, now.fault_call);
   std::fclose(out);
@@ -121,6 +121,6 @@ extern "C" void standin_inspect(StandinView* view) {
            now.events.live(),
            now.blocks.live(Memory::pinned),
            now.blocks.live(Memory::device),
-           now.graphs.live(),
+           now.graphs.live() - now.children,
            now.executables.live()};
 }

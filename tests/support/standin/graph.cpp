@@ -35,7 +35,7 @@ GraphPtr clone(const Graph& graph, bool named) {
     GraphNode& node = copy->nodes[i];
     if (node.child != nullptr) node.child = clone(*node.child, named);
     if (named) node.handle = now.nodes.add(std::make_shared<NodePlace>(NodePlace{copy, i}));
-    if (named && node.child != nullptr) node.child->handle = now.graphs.add(node.child);
+    if (named && node.child != nullptr) name_child(node.child);
   }
   return copy;
 }
@@ -46,11 +46,21 @@ bool has_successor(const Graph& graph, std::size_t node) {
   });
 }
 
+void name_child(const GraphPtr& child) {
+  child->handle = state().graphs.add(child);
+  ++state().children;
+}
+
+void forget_child(Graph& child) {
+  --state().children;
+  forget(child.handle, child);
+}
+
 void forget(std::uintptr_t handle, Graph& graph) {
   State& now = state();
   for (GraphNode& node : graph.nodes) {
     now.nodes.remove(node.handle, now.misuse);
-    if (node.child != nullptr) forget(node.child->handle, *node.child);
+    if (node.child != nullptr) forget_child(*node.child);
   }
   now.graphs.remove(handle, now.misuse);
 }
@@ -152,7 +162,7 @@ int launch(ExecutableGraph& executable, Stream& stream) {
     Work work;
     work.kind = Kind::graph;
     const GraphPtr child = clone(*executable.graph, true);
-    child->handle = state().graphs.add(child);
+    name_child(child);
     add_node(stream, std::move(work), child);
     return vendor::ok;
   }

@@ -54,6 +54,10 @@ void wait_for_nodes(Stream& stream, const Position& nodes);
 GraphPtr clone(const Graph& graph, bool named);
 /// Whether another node waits for this one.
 [[nodiscard]] bool has_successor(const Graph& graph, std::size_t node);
+///@{ A graph within a graph has a handle, too, but is no graph of its own.
+void name_child(const GraphPtr& child);
+void forget_child(Graph& child);
+///@}
 /// Takes the graph's handle and those of its nodes out of use.
 void forget(std::uintptr_t handle, Graph& graph);
 [[nodiscard]] bool has_allocations(const Graph& graph);

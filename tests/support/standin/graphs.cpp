@@ -288,7 +288,7 @@ vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
     State& now = state();
     const auto place = now.nodes.find(number_of(handle), now.misuse);
     if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return vendor::invalid_value;
-    if (const GraphPtr child = place->graph->nodes.back().child) forget(child->handle, *child);
+    if (const GraphPtr child = place->graph->nodes.back().child) forget_child(*child);
     place->graph->nodes.pop_back();
     now.nodes.remove(number_of(handle), now.misuse);
     return vendor::ok;
@@ -315,7 +315,7 @@ vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph
     made.work.kind = Kind::graph;
     made.device = this_thread().device;
     made.child = clone(*added, true);
-    made.child->handle = state().graphs.add(made.child);
+    name_child(made.child);
     return add(node, graph, before, count, std::move(made));
   });
 }
@@ -496,7 +496,7 @@ hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* 
 
 hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle, const hipGraphNode_t* before, std::size_t count,
                                const hipHostNodeParams* what) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&](Lock&) -> int {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr) return vendor::invalid_value;
     GraphNode made;

@@ -140,6 +140,7 @@ struct State {
   Handles<Stream> streams{0x10000};
   Handles<Event> events{0x20000};
   Handles<Graph> graphs{0x30000};
+  std::size_t children = 0;  // graphs within graphs, which have handles
   Handles<NodePlace> nodes{0x40000};
   Handles<ExecutableGraph> executables{0x50000};
   std::vector<ExecutablePtr> dying;  // executable graphs that were destroyed while they ran

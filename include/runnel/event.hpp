@@ -25,9 +25,9 @@ struct EventOptions {
   bool blocking_wait = false;
   /// True: another process can open the event: Event::ipc_handle(). False is the default. Untimed events only.
   bool interprocess = false;
-  /// True: within a capture, record() and wait_event() make nodes of the graph (torch's word, and CUDA's). Each launch records the event: it
-  /// can be queried, waited for and timed from outside, as if record() had been called at the launch. And each launch waits for the record
-  /// that is current when it is called. False (default): within a capture the event only orders the streams of that capture.
+  /// True: within a capture, record() and wait_event() make nodes of the graph (torch's word, and CUDA's). Each launch records the event:
+  /// it can be queried, waited for and timed from outside, as if record() had been called at the launch. And each launch waits for the
+  /// record that is current when it is called. False (default): within a capture the event only orders the streams of that capture.
   bool external = false;
 };
 
@@ -68,8 +68,8 @@ class EventBase {
   void synchronize() const;
   /// The same, but throws nothing: clears the code, or sets it.
   void synchronize(std::error_code& code) const noexcept { set_by_synchronize(code, *this); }
-  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes or a graph
-  /// know it, a record that comes meanwhile is waited for, too.
+  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. If the event is borrowed, or other processes or a
+  /// graph know it, a record that comes meanwhile is waited for, too.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
     return synchronize_to(deadline_after(timeout));
@@ -81,8 +81,8 @@ class EventBase {
   }
 
   /// As StreamRef::on_complete(), for the work that the event has recorded at this moment: it may be recorded again or destroyed at once,
-  /// unless its handle is borrowed, shared with other processes or a graph, or is released. An event knows of no host function: the outcome is the
-  /// runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
+  /// unless its handle is borrowed, shared with other processes or a graph, or is released. An event knows of no host function: the outcome
+  /// is the runtime's alone. An exception that leaves the function ends the program. Needs <runnel/completion.hpp>.
   template <class F>
   auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));

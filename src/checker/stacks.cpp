@@ -167,6 +167,12 @@ void find_source_lines(const char* module, const std::vector<Call*>& calls) {
   return name.compare(name.rfind(' ') + 1, 8, "runnel::") == 0;
 }
 
+/// Whether the call is in the library's own shared object. addr2line leaves out the namespace of some functions.
+[[nodiscard]] bool is_in_library(const Call& call) noexcept {
+  const std::string_view path = call.module;
+  return path.substr(path.rfind('/') + 1).rfind("librunnel", 0) == 0;
+}
+
 struct KnownWalks {
   std::array<Walk, 32> walks{};  // the last walk for each remainder of a sum of addresses
 };
@@ -210,7 +216,7 @@ std::string text_of(StackId stack) {
   std::size_t shown = 0;
   for (Call& call : find_calls(frames)) {
     Lines& lines = call.lines;
-    if (shown == 0 && !lines.empty() && is_of_library(lines.back())) continue;
+    if (shown == 0 && !lines.empty() && (is_in_library(call) || is_of_library(lines.back()))) continue;
     while (shown == 0 && !lines.empty() && is_of_library(lines.front())) lines.erase(lines.begin());
     for (const Line& line : lines) {
       if (shown > 0 && line.function == "?") continue;

@@ -96,6 +96,19 @@ void known_complete(const Operation& operation) noexcept {
   if (stream.known_complete->load(std::memory_order_relaxed) != stream.id) checker::host_waited_for_stream(stream);
 }
 
+/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the checker runs addr2line from PATH.
+[[nodiscard]] bool is_check_demanded() noexcept {
+  const char* const setting = secure_getenv("RUNNEL_CHECK");
+  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
+  if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
+  std::fprintf(stderr, "runnel: RUNNEL_CHECK=%s is not understood, and the checker stays off: write 1 or abort\n", setting);
+  return false;
+}
+
+}  // namespace
+
+/// Not in the namespace without a name: a report leaves out the frames of functions whose names begin with runnel::.
+void check_operation(const Operation& operation) noexcept;
 void check_operation(const Operation& operation) noexcept {
   if (operation.phase == HookPhase::before || operation.failed) return;
   if (operation.kind == OperationKind::allocation) return allocation(operation);
@@ -128,17 +141,6 @@ void check_operation(const Operation& operation) noexcept {
       return;
   }
 }
-
-/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the checker runs addr2line from PATH.
-[[nodiscard]] bool is_check_demanded() noexcept {
-  const char* const setting = secure_getenv("RUNNEL_CHECK");
-  if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
-  if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
-  std::fprintf(stderr, "runnel: RUNNEL_CHECK=%s is not understood, and the checker stays off: write 1 or abort\n", setting);
-  return false;
-}
-
-}  // namespace
 
 extern const Observer race_checker_observer;
 constinit const Observer race_checker_observer{observer_checker, is_check_demanded, check_operation};

@@ -29,6 +29,7 @@ class GraphNode {
  public:
   /// No node.
   GraphNode() noexcept = default;
+  /// Whether there is a node.
   [[nodiscard]] bool is_valid() const noexcept { return handle_ != nullptr; }
   /// The vendor's handle, which lives as long as the graph, and until update() of the whole graph: for what only the runtime can do, as new
   /// parameters of a kernel by `cudaGraphExecKernelNodeSetParams(graph.native_executable(), node.native(), &parameters)`.

@@ -70,6 +70,8 @@ struct World {
   }
 };
 
+constexpr std::size_t many_ints = (std::size_t{1} << 28) + 1;  // more than the pool keeps
+
 using Step = void (*)(World&);
 void nothing(World&) {}
 
@@ -421,12 +423,8 @@ const Operation operations[] = {
      }},
     {"PinnedAllocator::PinnedAllocator", [](World&) { drop(PinnedAllocator<int>{}); }},
     {"PinnedAllocator::allocate", [](World&) { drop(std::vector<int, PinnedAllocator<int>>(size)); }},
-    {"PinnedAllocator::deallocate",
-     [](World&) {
-       PinnedAllocator<int> allocator;
-       int* const block = allocator.allocate((std::size_t{1} << 28) + 1);
-       allocator.deallocate(block, (std::size_t{1} << 28) + 1);
-     }},
+    {"PinnedAllocator::deallocate", [](World& w) { PinnedAllocator<int>{}.deallocate(static_cast<int*>(w.memory_block), many_ints); },
+     [](World& w) { w.memory_block = PinnedAllocator<int>{}.allocate(many_ints); }},
     {"Staging::trim", [](World&) { Staging::trim(); }, stage_once},
     {"Staging::set_options", [](World&) { Staging::set_options({}); }, stage_once},
     {"Staging::options", [](World&) { drop(Staging::options()); }},

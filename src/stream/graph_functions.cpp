@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/graph_functions.hpp"
 
+#include "base/announce.hpp"
 #include "base/immortal.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
@@ -93,6 +94,7 @@ class DueRun {
 /// The next run of the function begins.
 GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
   const std::lock_guard lock{lock_};
+  sync::happens_after(&function);
   const std::uint64_t number = function.runs.fetch_add(1, std::memory_order_relaxed) + 1;
   const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
   return {*std::prev(later), function.versions.empty() ? nullptr : function.versions.front().function};
@@ -102,6 +104,7 @@ GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
 GraphFunctions::SharedFunction GraphFunctions::end_run(Function& function) noexcept {
   SharedFunction outdated;
   const std::lock_guard lock{lock_};
+  sync::happens_before(&function);
   std::vector<Function::Version>& versions = function.versions;
   if (versions.size() < 2 || versions[1].first > function.runs.load(std::memory_order_relaxed) + 1) return outdated;
   outdated = std::move(versions.front().function);
@@ -155,6 +158,8 @@ void GraphFunctions::call_from_now_on(Function& function) {
   std::vector<Function::Version> outdated;  // destroyed outside the lock
   outdated.reserve(1);
   const std::lock_guard lock{lock_};
+  sync::happens_after(&function);
+  sync::happens_before(&function);
   std::vector<Function::Version>& versions = function.versions;
   versions.reserve(versions.size() + 1);
   if (function.runs.load(std::memory_order_relaxed) == count_) {

@@ -491,7 +491,7 @@ TEST_F(Graphs, ALaunchInACaptureIsANodeThatLaunchesTheOtherGraph) {
   EXPECT_EQ(backend::graph_launch(inner, one()), ok);
   letter(one(), ')');
   const native::graph outer = end(one());
-  EXPECT_EQ(kinds_of(outer), (std::vector<NodeKind>{NodeKind::host_function, NodeKind::other, NodeKind::host_function}));
+  EXPECT_EQ(kinds_of(outer), (std::vector<NodeKind>{NodeKind::host_function, NodeKind::graph, NodeKind::host_function}));
   const native::executable_graph executable = instantiate(outer);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(backend::graph_launch(executable, one()), ok);
   EXPECT_EQ(backend::stream_synchronize(one()), ok);

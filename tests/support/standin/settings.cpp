@@ -63,6 +63,7 @@ Settings read() {
   s.memory_operations = number_of("STANDIN_MEMORY_OPERATIONS", 1) != 0;
   s.read_only_registrations = number_of("STANDIN_READ_ONLY", 1) != 0;
   s.reuse_handles = number_of("STANDIN_REUSE_HANDLES", 0) != 0;
+  s.queries_crash = number_of("STANDIN_QUERIES_CRASH", 1) != 0;
   s.stuck_captures = number_of("STANDIN_STUCK_CAPTURES", 0) != 0;
   s.report = text_of("STANDIN_REPORT", "");
   s.fault = fault_of(text_of("STANDIN_FAULT", ""));

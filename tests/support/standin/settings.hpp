@@ -38,6 +38,7 @@ struct Settings {
   bool memory_operations;
   bool read_only_registrations;
   bool reuse_handles;
+  bool queries_crash;
   bool stuck_captures;
   std::string report;
   Fault fault;

@@ -198,8 +198,8 @@ suite_shows_no_race() {
     "${under[@]}" "build-ci/$1/tests/conformance/conformance" --gtest_brief=1 --gtest_filter="$3"
 }
 
-# There each stream has a thread, so that a stream cannot be made without one.
-not_with_races=FirstUseDeathTest.WithoutThreadsIsOutOfMemory
+# There each stream has a thread, so that a stream cannot be made without one; and what orders a function cannot be announced without memory.
+not_with_races=FirstUseDeathTest.WithoutThreadsIsOutOfMemory:Keep.WithoutMemoryTheObjectIsTheCallers
 
 # Races of a user's program are found, and in the suite there are none: here in its short cases, with the program of the part tsan.
 part_races() {

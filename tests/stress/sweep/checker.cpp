@@ -379,8 +379,8 @@ void Checker::finish() {
   if (live.streams > kept || live.events > batons_ + 2 * kept || live.pinned_blocks != 0 || live.device_blocks > counted_blocks + kept)
     violation("still alive: %zu streams, %zu events, %zu pinned, %zu device blocks", live.streams, live.events, live.pinned_blocks,
               live.device_blocks);
-  // After a refused destruction the object stays with the runtime. Repeating the call could destroy a new object with the same handle. Without
-  // a context (201) the stand-in destroys nothing, whatever the form.
+  // After a refused destruction the object stays with the runtime. Repeating the call could destroy a new object with the same handle.
+  // Without a context (201) the stand-in destroys nothing, whatever the form.
   const std::size_t allowed = now.fault_in_release && (fault_.form == "refused" || fault_.code == 201) ? 1 : 0;
   // An error of a capture shows the library that the process captures streams, so that it must wait for no device. Then it leaks a block if
   // it cannot know when the block's streams are complete.

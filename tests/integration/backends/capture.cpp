@@ -51,6 +51,7 @@ class Capture : public testing::Test {
   }
   [[nodiscard]] const Stream& stream() const { return *stream_; }
   void begin(Mode mode = API(StreamCaptureModeThreadLocal)) const {
+    PinnedPool::trim();  // waits until the library's thread has given memory back: it queries streams, also one that is just captured
     ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), mode), API(Success));
   }
   /// Ends the capture and expects that it is valid. Returns the number of captured operations.

@@ -173,7 +173,7 @@ inline constexpr auto graph_destroy_node = &cudaGraphDestroyNode;
 using host_function_arguments = cudaHostNodeParams;
 inline constexpr auto graph_get_host_function = &cudaGraphHostNodeGetParams;
 using copy_arguments = cudaMemcpy3DParms;
-inline bool last_copy_was_flat() noexcept { return true; }  // the runtime tells the arguments of every copy
+inline bool last_copy_was_flat() noexcept { return true; }  // the runtime returns the arguments of every copy node
 inline constexpr auto graph_get_copy = &cudaGraphMemcpyNodeGetParams;
 inline constexpr auto graph_executable_set_copy = &cudaGraphExecMemcpyNodeSetParams;
 inline constexpr auto graph_set_copy = &cudaGraphMemcpyNodeSetParams;

@@ -338,7 +338,7 @@ inline error graph_get_host_function(native::graph_node node, host_function_argu
   return hipCUDAErrorTohipError(cudaGraphHostNodeGetParams(node, found));
 }
 using copy_arguments = cudaMemcpy3DParms;
-inline bool last_copy_was_flat() noexcept { return true; }  // the runtime tells the arguments of every copy
+inline bool last_copy_was_flat() noexcept { return true; }  // the runtime returns the arguments of every copy node
 inline error graph_get_copy(native::graph_node node, copy_arguments* found) noexcept {
   return hipCUDAErrorTohipError(cudaGraphMemcpyNodeGetParams(node, found));
 }

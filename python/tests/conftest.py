@@ -60,6 +60,24 @@ def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
     return False
 
 
+def on_threads(run: Callable[[int], None], count: int) -> None:
+    """Calls run(0), run(1), ... on a thread each. No call may fail."""
+    failures: list[BaseException] = []
+
+    def guarded(i: int) -> None:
+        try:
+            run(i)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
 def run_python(program: str, *, seconds: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
     """A program in a process of its own."""
     return subprocess.run(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 import runnel
-from conftest import Gate, eventually
+from conftest import Gate, eventually, on_threads
 
 
 class Tracked(np.ndarray):  # type: ignore[type-arg]
@@ -207,17 +206,4 @@ def test_random_programs_free_nothing_early_and_leak_nothing(seed: int) -> None:
 
 
 def test_random_programs_on_threads() -> None:
-    failures: list[BaseException] = []
-
-    def run(seed: int) -> None:
-        try:
-            Program(seed).run(15)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(100 + i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    on_threads(lambda i: Program(100 + i).run(15), 3)

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import runnel
-from conftest import ON_HOST, Gate, check_python, eventually
+from conftest import ON_HOST, Gate, check_python, eventually, on_threads
 from test_lifetimes import Tracked, tracked
 
 # ---- generators, context managers, threads
@@ -467,17 +467,4 @@ def test_random_programs_of_everything(seed: int) -> None:
 
 
 def test_random_programs_of_everything_on_threads() -> None:
-    failures: list[BaseException] = []
-
-    def run(seed: int) -> None:
-        try:
-            Program(seed).run(15)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(200 + i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    on_threads(lambda i: Program(200 + i).run(15), 3)

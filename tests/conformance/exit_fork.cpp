@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "../support/sanitizers.hpp"
 #include "support.hpp"
 
 extern char** environ;
@@ -19,6 +20,8 @@ extern char** environ;
 namespace {
 using namespace runnel;
 using namespace conformance;
+using test_support::is_under_address_sanitizer;
+using test_support::is_under_thread_sanitizer;
 
 struct Ended {
   int status = -1;  // exit status of the process; 100 + n if signal n ended it
@@ -122,15 +125,12 @@ TEST_F(ExitFork, NothingIsDestroyedDuringStaticDestruction) {
 TEST_F(ExitFork, UseInAForkedChildIsRefusedAndTheParentContinues) { expect_passes("fork_then_use_in_the_child"); }
 TEST_F(ExitFork, AForkedChildExitsCleanlyAndTheParentContinues) { expect_passes("fork_then_exit_in_the_child"); }
 TEST_F(ExitFork, ForkedChildrenNeverWaitForALockOfTheirParents) {
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-  GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
-#endif
+  if (is_under_address_sanitizer || is_under_thread_sanitizer)
+    GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
   expect_passes("fork_beside_busy_threads");
 }
 TEST_F(ExitFork, CompletionsAreRefusedInAForkedChild) {
-#if defined __SANITIZE_THREAD__
-  GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
-#endif
+  if (is_under_thread_sanitizer) GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
   expect_passes("fork_beside_completions");
 }
 TEST_F(ExitFork, AForkedChildHasNoCurrentStream) { expect_passes("fork_inside_a_guard"); }

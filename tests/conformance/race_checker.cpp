@@ -8,19 +8,13 @@
 #include <optional>
 #include <thread>
 
+#include "../support/sanitizers.hpp"
 #include "support.hpp"
 
 namespace {
 using namespace runnel;
 using namespace conformance;
-
-#if defined __SANITIZE_THREAD__
-constexpr bool is_under_thread_sanitizer = true;
-#elif defined __has_feature
-constexpr bool is_under_thread_sanitizer = __has_feature(thread_sanitizer);
-#else
-constexpr bool is_under_thread_sanitizer = false;
-#endif
+using test_support::is_under_thread_sanitizer;
 
 class CheckerTest : public Conformance {
  protected:
